@@ -1,38 +1,40 @@
-# The recipes of this repository; CONTRIBUTING.md says when to use which.
-# Everything that is missing is installed by the recipes themselves, from Debian, crates.io and PyPI only.
+# Recipes of this repository; CONTRIBUTING.md says when to use them.
+# The recipes install missing programs and libraries, from Debian, crates.io and PyPI only.
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .ONESHELL:
 export CARGO_TERM_COLOR ?= auto
 
 DEMO := demo-data
+# The command, its benchmarks, and SPARQL over several processes.
+PROGRAMS := --bin esker --bin esker-bench --bin esker-workers
 
 .PHONY: help setup build demo test test-long fuzz test-rocksdb lint fmt bench docs clean
 
-help: ## this list
+help: ## print this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 16
 
-setup: ## install what the other recipes need and the machine lacks
+setup: ## install programs and libraries that the other recipes need
 	@scripts/setup.sh
 
-build: ## the release binary, target/release/esker (no RocksDB)
+build: ## build the release programs, target/release/esker and beside it (without RocksDB)
 	@scripts/setup.sh build
-	cargo build --release --locked --bin esker
+	cargo build --release --locked $(PROGRAMS)
 
 .PHONY: release
-release: ## the command as it is installed, target/dist/esker: optimised across crates, its symbols beside it
+release: ## build the programs for installation, in target/dist: optimised across crates, with separate symbols
 	@scripts/setup.sh build
 	scripts/release.sh
 
 .PHONY: install-fs
-install-fs: setup ## libesker_fs, its header and pkg-config file, below PREFIX (/usr/local)
+install-fs: setup ## install libesker_fs, its header and pkg-config file below PREFIX (/usr/local)
 	scripts/install-fs.sh "$(or $(PREFIX),/usr/local)"
 
-demo: ## import real Darshan logs and show where a result came from
+demo: ## import real Darshan logs and show the lineage of a result
 	@scripts/setup.sh build
 	@crates/import/tests/fetch-darshan.sh --logs-only
-	# Not optimised, and without the workers of SPARQL: an eighth of the processor time of `make build`.
-	cargo build --profile demo --locked --bin esker --no-default-features
+	# Without optimisation and the other programs, the build takes an eighth of the processor time of `make build`.
+	cargo build --profile demo --locked --bin esker
 	@scripts/demo.sh $(DEMO)
 
 .PHONY: darshan-logs
@@ -48,32 +50,32 @@ origin-servers: setup
 slurm: setup
 	@crates/cli/tests/fetch-slurm.sh
 
-test: setup darshan-logs origin-servers slurm ## every test that fits into minutes; TEST=--changed leaves out what passed before with the same inputs
+test: setup darshan-logs origin-servers slurm ## run all tests except the long ones; TEST=--changed skips tests that passed before with the same inputs
 	scripts/test.py $(TEST)
 
-test-long: setup darshan-logs origin-servers ## many more random histories and crashes, for an hour or so
-	cargo build --locked --release --bin esker
+test-long: setup darshan-logs origin-servers ## test many more random histories and crashes, for about an hour
+	cargo build --locked --release $(PROGRAMS)
 	ESKER_BIN=$(abspath $(or $(CARGO_TARGET_DIR),target))/release/esker ESKER_SEEDS=$${ESKER_SEEDS:-2000} ESKER_FJALL_SEEDS=$${ESKER_FJALL_SEEDS:-100} ESKER_KILLS=$${ESKER_KILLS:-50} PROPTEST_CASES=4000 cargo test --locked --release
 	cargo test --locked --release -p esker-testkit --test sim -- --ignored very_many_runs
 	ESKER_BIN=$(abspath $(or $(CARGO_TARGET_DIR),target))/release/esker scripts/check-sparql-clients-long.sh
 	ESKER_ETCD=$${ESKER_ETCD:-$${ESKER_FTP_SERVERS_DIR:-target/ftp-servers}/etcd-server/usr/bin/etcd} $(abspath $(or $(CARGO_TARGET_DIR),target))/release/esker bench cluster soak --minutes $${ESKER_SOAK_MINUTES:-30} $(abspath $(or $(CARGO_TARGET_DIR),target))
 
 .PHONY: test-spark
-test-spark: setup darshan-logs ## Apache Spark reads an exported graph, and sends OpenLineage: installs some 400 MB from PyPI, needs Java
+test-spark: setup darshan-logs ## test an export and OpenLineage with Apache Spark: installs some 400 MB from PyPI, needs Java
 	cargo build --locked --bin esker
 	ESKER_BIN=$(abspath $(or $(CARGO_TARGET_DIR),target))/debug/esker scripts/check-spark.sh
 	ESKER_BIN=$(abspath $(or $(CARGO_TARGET_DIR),target))/debug/esker scripts/check-openlineage.sh spark
 
-fuzz: ## every fuzz target for ten minutes, with its corpus kept: fuzz/README.md
+fuzz: ## run each fuzz target for ten minutes and keep its corpus: fuzz/README.md
 	scripts/setup.sh fuzz
 	scripts/fuzz.sh
 
-test-rocksdb: setup ## the RocksDB back end: compiles some 350 C++ files first
+test-rocksdb: setup ## test the RocksDB back end: compiles some 350 C++ files first
 	scripts/setup.sh rocksdb
-	# In one call: two would compile the C++ twice, for each has features of its own.
+	# Two calls would compile the C++ code twice, because their features differ.
 	cargo test --locked -p esker-store-rocksdb -p esker-database --features esker-database/rocksdb
 
-lint: setup ## formatting, clippy, spelling, licences
+lint: setup ## check formatting, clippy, words, spelling and licences
 	cargo fmt --all --check
 	cargo clippy --locked --all-targets -- -D warnings
 	scripts/lint.sh
@@ -81,22 +83,22 @@ lint: setup ## formatting, clippy, spelling, licences
 fmt: ## format everything
 	cargo fmt --all
 
-bench: build ## the figures of docs/book/bench.md
+bench: build ## print the figures of docs/book/bench.md
 	scripts/bench.sh
 
 .PHONY: bench-boss
-bench-boss: build ## objects beside SQLite, DuckDB and PostgreSQL: the table in docs/objects.md
+bench-boss: build ## compare objects with SQLite, DuckDB and PostgreSQL: the table in docs/papers/someta.md
 	scripts/bench-boss.sh
 
 .PHONY: dist
-dist: ## the source archive with all crates in it, target/dist/esker-VERSION.tar.gz (builds without a network), its SBOM and SHA256SUMS
+dist: ## write the source archive with all crates, target/dist/esker-VERSION.tar.gz (builds without a network), its SBOM and SHA256SUMS
 	scripts/dist.sh
 
-docs: setup ## the documentation site, target/docs, and the API documentation
+docs: setup ## build the documentation site, target/docs, and the API documentation
 	cargo build --locked --bin esker
 	scripts/check-docs.sh build
 	cargo doc --locked --no-deps
 
-clean: ## remove what was built
+clean: ## remove all build results
 	cargo clean
 	rm -rf $(DEMO)

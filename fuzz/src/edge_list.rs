@@ -1,7 +1,7 @@
 //! Lists of edges, as text and in binary: a list is parsed or refused; a parsed list is written and parsed back.
 
 // The command has no library target, so this file, which depends on no other file of the command, is included by its path.
-#[path = "../../crates/cli/src/bench/placement/edge_list.rs"]
+#[path = "../../crates/bench/src/placement/edge_list.rs"]
 mod reader;
 
 use reader::{EdgeListError, binary, read_binary, read_text};

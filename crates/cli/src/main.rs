@@ -1,23 +1,15 @@
 //! `esker`, the command that imports, queries, changes and maintains databases.
 //!
-//! Suggested reading order: [`args`] defines the command line, [`commands`] has one file for each command, [`context`] is the state that
-//! all of them receive, [`output`] prints. [`exit`] decides the exit code.
+//! Suggested reading order: [`args`] defines the command line, [`commands`] has one file for each command, `esker_terminal`
+//! has their options, context, output and exit codes.
 
 mod args;
-mod bench;
 mod commands;
-mod context;
-mod exit;
 mod graph;
-mod interrupt;
 mod nofollow;
-mod output;
-mod panic;
-mod progress;
 mod share;
 mod shell;
 mod times;
-mod units;
 mod values;
 
 use std::process::ExitCode;
@@ -27,6 +19,6 @@ use std::process::ExitCode;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    panic::install_hook();
+    esker_terminal::program::install_panic_hook();
     commands::main(std::env::args_os())
 }

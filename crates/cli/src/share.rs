@@ -1,7 +1,7 @@
 //! A client's share of a collective search.
 
-use crate::exit::usage;
 use esker_model::object::Share;
+use esker_terminal::exit::usage;
 
 /// Environment variables with rank and number of processes by launcher, in the order of their use.
 const LAUNCHERS: [(&str, &str); 5] = [

@@ -4,12 +4,12 @@
 //! kind that its value looks like: `true`, `42`, `0.5`, `2026-03-01T12:00:00Z`, `[1, 2]`, `null`; all else is a string.
 //! `docs/book/values.md` is the page for users.
 
-use crate::exit::usage;
 use esker_model::filter::SPECIAL_NAMES;
 use esker_model::limits::LIST_DEPTH_MAX;
 use esker_model::object::{ID_ATTRIBUTES, object_type};
 use esker_model::schema::check_attribute_name;
 use esker_model::{AttributeDefinition, Properties, Schema, Value, ValueKind, VertexTypeId};
+use esker_terminal::exit::usage;
 use jiff::Timestamp;
 use jiff::civil;
 use serde_json::Value as Json;

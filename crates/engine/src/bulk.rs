@@ -324,7 +324,7 @@ impl Engine {
                 }
             };
             let record = VertexRecord {
-                gone: false,
+                deleted: false,
                 mentioned,
                 first: at,
                 latest: at,

@@ -242,7 +242,7 @@ impl Check<'_> {
                 false,
             ),
         }
-        if !record.gone {
+        if !record.deleted {
             *self.vertices.entry(record.type_id).or_default() += 1;
         }
         let key = type_index(record.type_id, id);
@@ -261,8 +261,8 @@ impl Check<'_> {
 
     fn edge(&mut self, edge: EdgeKey, value: &[u8]) -> Result<()> {
         self.report.edges += 1;
-        let (gone, _) = match EdgeRecord::decode(value) {
-            Ok(record) => (record.gone, record.version),
+        let (deleted, _) = match EdgeRecord::decode(value) {
+            Ok(record) => (record.deleted, record.version),
             Err(e) => {
                 self.report.note(
                     "edge",
@@ -277,7 +277,7 @@ impl Check<'_> {
             self.report.note("edge", detail, false);
             return Ok(());
         }
-        if !gone {
+        if !deleted {
             *self.edges.entry(edge.edge_type).or_default() += 1;
             match self.degrees.last_mut() {
                 Some((t, n)) if *t == edge.edge_type => *n += 1,

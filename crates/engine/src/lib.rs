@@ -5,7 +5,7 @@
 //!
 //! Suggested reading order: `engine` (entry points), `txn` (how a batch is applied), `read` (how a snapshot is read),
 //! `traverse` and `adjacency` (how a traversal runs), `counts` (why degrees are exact), `visibility` (access control on the
-//! graph), `lineage`.
+//! graph).
 
 mod adjacency;
 mod archive;
@@ -21,7 +21,6 @@ mod export;
 mod feed;
 pub mod filtered_stats;
 mod free_memory;
-pub mod lineage;
 mod memtable;
 mod names;
 mod object;

@@ -91,7 +91,7 @@ impl Visibility<'_> {
         }
         let record = vertex_record(self.read, id)?;
         let seen = match record {
-            Some(record) if record.gone && ObjectId::of_vertex(id).is_some() => {
+            Some(record) if record.deleted && ObjectId::of_vertex(id).is_some() => {
                 // The record of a deleted object no longer has its mode; read the version before.
                 let before = Version(record.static_version.0.saturating_sub(1));
                 read_vertex(self.read, id, before)?.is_some_and(|v| {

@@ -49,8 +49,9 @@ pub use backup::BackupReport;
 pub use database::{Database, Role, Submitted};
 pub use engine::{
     BulkReport, CheckOptions, CheckReport, CompactReport, Engine, EntryChange, FeedChanges,
-    NamesChange, Problem, Stats, explain, filtered_stats, lineage,
+    NamesChange, Problem, Stats, explain, filtered_stats,
 };
+pub use esker_lineage as lineage;
 pub use esker_model::{self as model, Error, ErrorKind, Result};
 pub use esker_rpc as rpc;
 pub use esker_store::Durability;

@@ -170,18 +170,18 @@ impl Namespace for Database {
         Ok(())
     }
 
-    fn look(
+    fn resolve_open(
         &self,
         principal: Option<&Principal>,
         path: &NamePath,
         how: Open,
     ) -> Result<OpenLookup> {
         self.run(|s| match s {
-            Session::Owner(o) => Ok(o.engine()?.look(principal, path, how)?),
+            Session::Owner(o) => Ok(o.engine()?.resolve_open(principal, path, how)?),
             Session::Attached(r) => {
                 r.value(&Request::Look(principal.cloned(), path.clone(), how), None)
             }
-            Session::Server(c) => Ok(c.look(principal, path, how)?),
+            Session::Server(c) => Ok(c.resolve_open(principal, path, how)?),
         })
     }
 

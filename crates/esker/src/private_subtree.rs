@@ -314,7 +314,7 @@ impl<N: Namespace> Namespace for PrivateSubtree<N> {
     }
 
     /// Always fails: after the merge an open file would be another file.
-    fn look(&self, _: Option<&Principal>, path: &NamePath, _: Open) -> Result<OpenLookup> {
+    fn resolve_open(&self, _: Option<&Principal>, path: &NamePath, _: Open) -> Result<OpenLookup> {
         Err(Errno::NotSupported
             .at(format!(
                 "{path}: a private subtree; open its files once it is merged"

@@ -19,16 +19,16 @@ use crate::id::VertexTypeId;
 use crate::value::{Properties, Value, ValueView};
 use crate::version::Version;
 
-const GONE: u8 = 1;
+const DELETED: u8 = 1;
 const MENTIONED: u8 = 2;
 
-fn flags(gone: bool) -> u8 {
-    if gone { GONE } else { 0 }
+fn flags(deleted: bool) -> u8 {
+    if deleted { DELETED } else { 0 }
 }
 
-fn vertex_flags(gone: bool, mentioned: bool) -> u8 {
-    if gone {
-        GONE
+fn vertex_flags(deleted: bool, mentioned: bool) -> u8 {
+    if deleted {
+        DELETED
     } else if mentioned {
         MENTIONED
     } else {
@@ -40,7 +40,7 @@ fn vertex_flags(gone: bool, mentioned: bool) -> u8 {
 fn read_vertex_flags(r: &mut Reader<'_>) -> Result<(bool, bool), DecodeError> {
     match r.u8("flags")? {
         0 => Ok((false, false)),
-        GONE => Ok((true, false)),
+        DELETED => Ok((true, false)),
         MENTIONED => Ok((false, true)),
         _ => Err(r.error("flags that this version knows (0, 1 or 2)")),
     }
@@ -49,7 +49,7 @@ fn read_vertex_flags(r: &mut Reader<'_>) -> Result<(bool, bool), DecodeError> {
 fn read_flags(r: &mut Reader<'_>) -> Result<bool, DecodeError> {
     match r.u8("flags")? {
         0 => Ok(false),
-        GONE => Ok(true),
+        DELETED => Ok(true),
         _ => Err(r.error("flags that this version knows (0 or 1)")),
     }
 }
@@ -58,7 +58,7 @@ fn read_flags(r: &mut Reader<'_>) -> Result<bool, DecodeError> {
 #[derive(Debug, Clone, PartialEq)]
 pub struct EdgeRecord {
     /// Whether the edge is deleted from this version on.
-    pub gone: bool,
+    pub deleted: bool,
     /// The version at which the edge took these properties.
     pub version: Version,
     /// Properties of the edge; empty for a deleted one.
@@ -68,7 +68,7 @@ pub struct EdgeRecord {
 impl EdgeRecord {
     /// Appends the encoded row.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        out.push(flags(self.gone));
+        out.push(flags(self.deleted));
         put_u64(out, self.version.0);
         self.properties.encode(out);
     }
@@ -76,12 +76,12 @@ impl EdgeRecord {
     /// Decodes the output of [`Self::encode`].
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let mut r = Reader::new(bytes);
-        let gone = read_flags(&mut r)?;
+        let deleted = read_flags(&mut r)?;
         let version = Version(r.u64("a version")?);
         let properties = Properties::decode(&mut r)?;
         r.finish()?;
         Ok(Self {
-            gone,
+            deleted,
             version,
             properties,
         })
@@ -109,7 +109,7 @@ pub struct UserAttribute {
 #[derive(Debug, Clone, PartialEq)]
 pub struct VertexRecord {
     /// Whether the vertex has been deleted since `static_version`.
-    pub gone: bool,
+    pub deleted: bool,
     /// Whether no insertion has set the attributes at `static_version`: the vertex was only mentioned, as the end of an
     /// edge for example. Such a row adds nothing to an earlier insertion, and is replaced by one that arrives later.
     pub mentioned: bool,
@@ -132,7 +132,7 @@ pub struct VertexRecord {
 impl VertexRecord {
     /// Appends the encoded row.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        out.push(vertex_flags(self.gone, self.mentioned));
+        out.push(vertex_flags(self.deleted, self.mentioned));
         put_u64(out, self.first.0);
         put_u64(out, self.latest.0);
         put_u64(out, self.static_version.0);
@@ -150,7 +150,7 @@ impl VertexRecord {
     /// Decodes the output of [`Self::encode`].
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let mut r = Reader::new(bytes);
-        let (gone, mentioned) = read_vertex_flags(&mut r)?;
+        let (deleted, mentioned) = read_vertex_flags(&mut r)?;
         let first = Version(r.u64("a first version")?);
         let latest = Version(r.u64("a latest version")?);
         let static_version = Version(r.u64("a version")?);
@@ -168,7 +168,7 @@ impl VertexRecord {
         }
         r.finish()?;
         Ok(Self {
-            gone,
+            deleted,
             mentioned,
             first,
             latest,
@@ -184,8 +184,8 @@ impl VertexRecord {
 /// The current state of a vertex, borrowed from its encoded row without copying.
 #[derive(Debug)]
 pub struct VertexView<'a> {
-    /// Whether the vertex is deleted; see [`VertexRecord::gone`].
-    pub gone: bool,
+    /// Whether the vertex is deleted; see [`VertexRecord::deleted`].
+    pub deleted: bool,
     /// Earliest known version; see [`VertexRecord::first`].
     pub first: Version,
     /// Newest version of any part; see [`VertexRecord::latest`].
@@ -206,7 +206,7 @@ impl<'a> VertexView<'a> {
     /// Decodes the output of [`VertexRecord::encode`].
     pub fn decode(bytes: &'a [u8]) -> Result<Self, DecodeError> {
         let mut r = Reader::new(bytes);
-        let (gone, _) = read_vertex_flags(&mut r)?;
+        let (deleted, _) = read_vertex_flags(&mut r)?;
         let first = Version(r.u64("a first version")?);
         let latest = Version(r.u64("a latest version")?);
         let static_version = Version(r.u64("a version")?);
@@ -226,7 +226,7 @@ impl<'a> VertexView<'a> {
         }
         r.finish()?;
         Ok(Self {
-            gone,
+            deleted,
             first,
             latest,
             static_version,
@@ -242,7 +242,7 @@ impl<'a> VertexView<'a> {
 #[derive(Debug, Clone, PartialEq)]
 pub struct StaticRecord {
     /// Whether the vertex is deleted from this version on.
-    pub gone: bool,
+    pub deleted: bool,
     /// Whether no insertion set them; see [`VertexRecord::mentioned`].
     pub mentioned: bool,
     /// The superseded attribute values.
@@ -252,18 +252,18 @@ pub struct StaticRecord {
 impl StaticRecord {
     /// Appends the encoded row.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        out.push(vertex_flags(self.gone, self.mentioned));
+        out.push(vertex_flags(self.deleted, self.mentioned));
         self.attributes.encode(out);
     }
 
     /// Decodes the output of [`Self::encode`].
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let mut r = Reader::new(bytes);
-        let (gone, mentioned) = read_vertex_flags(&mut r)?;
+        let (deleted, mentioned) = read_vertex_flags(&mut r)?;
         let attributes = Properties::decode(&mut r)?;
         r.finish()?;
         Ok(Self {
-            gone,
+            deleted,
             mentioned,
             attributes,
         })

@@ -5,8 +5,8 @@ use crate::columns::{Columns, Table, of_mixed};
 use crate::database::Core;
 use crate::error::invalid;
 use esker::Database;
-use esker::rdf::{LoadOptions, Rules, STACK, error, files, now_and_seed};
-use esker_model::{Cancel as _, Error, Result, Value};
+use esker::rdf::{LoadOptions, Rules, error, files, now_and_seed, on_large_stack};
+use esker_model::{Cancel as _, Result, Value};
 use esker_rdf::id::Id;
 use esker_rdf::infer::Limits;
 use esker_rdf::{Found, Options, Term};
@@ -21,22 +21,6 @@ const MEMORY: usize = 4 << 30;
 enum Answer {
     Truth(bool),
     Columns(Vec<(String, Vec<Option<Value>>)>),
-}
-
-/// Runs work that may recurse as deep as a query is nested.
-fn on_large_stack<T: Send>(work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
-    std::thread::scope(|scope| {
-        let thread = std::thread::Builder::new()
-            .name("sparql".into())
-            .stack_size(STACK);
-        let thread = thread
-            .spawn_scoped(scope, work)
-            .map_err(|e| Error::io("starting a thread for the query", e))?;
-        match thread.join() {
-            Ok(done) => done,
-            Err(panic) => std::panic::resume_unwind(panic),
-        }
-    })
 }
 
 fn with_options<T>(

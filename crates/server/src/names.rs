@@ -269,7 +269,7 @@ pub(crate) fn look_file(
     let principal = convert::principal_in(request.principal);
     let path = convert::path_in(&request.path)?;
     let how = convert::open_in(request.how)?;
-    let looked = names.look(principal.as_ref(), &path, how)?;
+    let looked = names.resolve_open(principal.as_ref(), &path, how)?;
     Ok(Reply::LookFile(convert::looked_out(&looked)))
 }
 

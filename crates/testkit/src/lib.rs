@@ -15,6 +15,7 @@ pub mod history;
 pub mod members;
 pub mod model;
 pub mod names;
+pub mod port;
 pub mod program;
 pub mod reads;
 pub mod rng;

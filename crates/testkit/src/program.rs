@@ -9,6 +9,6 @@ pub fn esker() -> Option<PathBuf> {
         return Some(named.into());
     }
     let test = std::env::current_exe().ok()?;
-    let side_writes = test.ancestors().nth(2)?.join("esker");
-    side_writes.exists().then_some(side_writes)
+    let sibling = test.ancestors().nth(2)?.join("esker");
+    sibling.exists().then_some(sibling)
 }

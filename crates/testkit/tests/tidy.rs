@@ -22,10 +22,11 @@ const LONG_FILES: [(&str, &str); 2] = [
     ("crates/rpc/src/generated/esker.v1.rs", "generated"),
 ];
 const LINES_MAX: usize = 800;
-const DETERMINISTIC: [&str; 7] = [
+const DETERMINISTIC: [&str; 8] = [
     "model",
     "store",
     "engine",
+    "lineage",
     "rdf",
     "import",
     "cluster",

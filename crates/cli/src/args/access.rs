@@ -1,10 +1,10 @@
 //! Arguments of `esker grant` and `esker revoke`.
 
 use super::{FormatArgs, Target};
-use crate::units::parse_duration;
 use clap::{Args, ValueEnum};
 use esker_access::Role;
 use esker_model::object::Principal;
+use esker_terminal::units::parse_duration;
 use std::str::FromStr as _;
 use std::time::Duration;
 

@@ -1,9 +1,8 @@
 //! Arguments of the commands that create and maintain a database.
 
-use super::{FormatArgs, Target};
-use crate::units::parse_duration;
-use clap::{Args, ValueEnum};
-use esker::StoreEngine;
+use super::{EngineArg, FormatArgs, Target};
+use clap::Args;
+use esker_terminal::units::parse_duration;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -24,23 +23,6 @@ pub(crate) struct InitArgs {
     pub(crate) group: bool,
     #[command(flatten)]
     pub(crate) format: FormatArgs,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum EngineArg {
-    /// Pure Rust; in every build
-    Fjall,
-    /// RocksDB, C++; in builds with the feature `rocksdb`
-    Rocksdb,
-}
-
-impl From<EngineArg> for StoreEngine {
-    fn from(engine: EngineArg) -> Self {
-        match engine {
-            EngineArg::Fjall => Self::Fjall,
-            EngineArg::Rocksdb => Self::RocksDb,
-        }
-    }
 }
 
 #[derive(Debug, Args)]

@@ -200,7 +200,7 @@ pub(crate) struct ClusterRestartArgs {
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
     /// Longest time that a member may take to be started again
-    #[arg(long, value_name = "TIME", default_value = "2m", value_parser = crate::units::parse_duration)]
+    #[arg(long, value_name = "TIME", default_value = "2m", value_parser = esker_terminal::units::parse_duration)]
     pub(crate) wait: std::time::Duration,
 }
 

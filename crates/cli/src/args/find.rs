@@ -1,7 +1,6 @@
 //! Arguments of the commands that search objects, tag the matches, and maintain indexes.
 
-use super::object::PrincipalArg;
-use super::{FormatArgs, RemoteArgs, Target};
+use super::{FormatArgs, PrincipalArg, RemoteArgs, Target};
 use crate::share::parse_share;
 use crate::times::parse_as_of;
 use crate::values::TagArg;

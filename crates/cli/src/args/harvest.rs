@@ -1,8 +1,8 @@
 //! Arguments of `esker harvest`.
 
 use super::{FormatArgs, Target};
-use crate::units::{parse_duration, parse_size};
 use clap::Args;
+use esker_terminal::units::{parse_duration, parse_size};
 use std::path::PathBuf;
 use std::time::Duration;
 

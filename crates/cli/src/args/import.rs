@@ -343,7 +343,7 @@ pub(crate) struct ExportRoCrateArgs {
     #[arg(long, value_name = "N")]
     pub(crate) depth: Option<u32>,
     #[command(flatten)]
-    pub(crate) principal: super::object::PrincipalArg,
+    pub(crate) principal: super::PrincipalArg,
 }
 
 #[derive(Debug, Args)]

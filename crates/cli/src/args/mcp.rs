@@ -1,7 +1,7 @@
 //! Arguments of `esker mcp`.
 
+use super::PrincipalArg;
 use super::Target;
-use super::object::PrincipalArg;
 use clap::Args;
 use std::time::Duration;
 
@@ -19,10 +19,10 @@ pub(crate) struct McpArgs {
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) max_rows: u32,
     /// Maximum size of an answer, as 64KiB
-    #[arg(long, value_name = "SIZE", default_value = "64KiB", value_parser = crate::units::parse_size)]
+    #[arg(long, value_name = "SIZE", default_value = "64KiB", value_parser = esker_terminal::units::parse_size)]
     pub(crate) max_bytes: u64,
     /// Maximum time of a request, as 20s
-    #[arg(long, value_name = "TIME", default_value = "20s", value_parser = crate::units::parse_duration)]
+    #[arg(long, value_name = "TIME", default_value = "20s", value_parser = esker_terminal::units::parse_duration)]
     pub(crate) max_time: Duration,
     #[command(flatten)]
     pub(crate) principal: PrincipalArg,

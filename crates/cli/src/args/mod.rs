@@ -27,8 +27,8 @@ mod write;
 
 pub(crate) use access::{GrantArgs, RevokeArgs};
 pub(crate) use admin::{
-    BackupArgs, CheckArgs, CompactArgs, CompletionsArgs, EngineArg, InitArgs, ManArgs, RestoreArgs,
-    ShellArgs, StatsArgs, UpgradeArgs,
+    BackupArgs, CheckArgs, CompactArgs, CompletionsArgs, InitArgs, ManArgs, RestoreArgs, ShellArgs,
+    StatsArgs, UpgradeArgs,
 };
 pub(crate) use cluster::{
     ClusterAddArgs, ClusterArgs, ClusterCheckArgs, ClusterCommand, ClusterDownArgs,
@@ -57,13 +57,11 @@ pub(crate) use object::{
     IdentityArgs, ObjectArgs, ObjectCommand, ObjectCreateArgs, ObjectDeleteArgs, ObjectGetArgs,
     ObjectImportArgs, ObjectMoveArgs, ObjectNames, ObjectUpdateArgs, OnDuplicate,
 };
-pub(crate) use placement::{
-    ExplainArgs, ExplainFormat, PlacementArgs, PlacementCommand, TreeArg, kind_parser,
-};
+pub(crate) use placement::{ExplainArgs, ExplainFormat, PlacementArgs, PlacementCommand};
 pub(crate) use prov::{ExportProvArgs, ImportProvArgs, ProvEncoding, ProvOutput};
 pub(crate) use rdf::{
-    Algorithm, AnswerFormat, DumpFormat, InferRules, RdfAlgorithmArgs, RdfArgs, RdfCommand,
-    RdfDumpArgs, RdfLoadArgs, RdfPlainArgs, RdfStatsArgs, RdfWorkerArgs, SparqlArgs,
+    Algorithm, DumpFormat, InferRules, RdfAlgorithmArgs, RdfArgs, RdfCommand, RdfDumpArgs,
+    RdfLoadArgs, RdfPlainArgs, RdfStatsArgs,
 };
 pub(crate) use read::{
     ChangesArgs, DiffArgs, EdgesArgs, GetArgs, HistoryArgs, ScanArgs, TopArgs, TopBy,
@@ -81,9 +79,13 @@ pub(crate) use site::{
 pub(crate) use traversal::{DerivationArgs, GraphFormat, ImpactArgs, LineageArgs, TravelArgs};
 pub(crate) use write::{DeleteArgs, LinkArgs, PutArgs, SchemaArgs, SchemaCommand, SetArgs};
 
-use crate::units::{parse_duration, parse_size};
-use clap::{Args, Parser, Subcommand, ValueEnum};
-use std::time::Duration;
+pub(crate) use esker_terminal::args::{
+    DurabilityArg, EngineArg, FormatArgs, Globals, PrincipalArg, RowFormat, Target, kind_parser,
+};
+pub(crate) use esker_terminal::sparql::{AnswerFormat, SparqlArgs};
+
+use clap::{Args, Parser, Subcommand};
+use std::ffi::OsString;
 
 /// The complete command line.
 #[derive(Debug, Parser)]
@@ -112,92 +114,6 @@ pub(crate) struct Cli {
 
     #[command(subcommand)]
     pub(crate) command: Command,
-}
-
-/// Options that every command takes.
-#[derive(Debug, Clone, Args)]
-#[command(next_help_heading = "Global options")]
-pub(crate) struct Globals {
-    /// Memory for the database's caches and buffers
-    #[arg(long, global = true, value_name = "SIZE", default_value = "512MiB", value_parser = parse_size)]
-    pub(crate) memory: u64,
-
-    /// Durability of a write that has succeeded: `sync`, it is on disk; `relaxed`, it survives the crash of any process and is on disk
-    /// within 100 ms
-    #[arg(long, global = true, value_enum, default_value_t = DurabilityArg::Relaxed)]
-    pub(crate) durability: DurabilityArg,
-
-    /// Stop after this time and print the results found so far, marked as partial (exit code 1)
-    #[arg(long, global = true, value_name = "TIME", value_parser = parse_duration)]
-    pub(crate) timeout: Option<Duration>,
-
-    /// Print only results and errors, no progress and no summaries
-    #[arg(long, short, global = true)]
-    pub(crate) quiet: bool,
-
-    /// Record the key of an unknown server instead of refusing the connection; a key that has changed is still refused
-    #[arg(long, global = true)]
-    pub(crate) trust_new_host: bool,
-
-    /// Use of colour in the output
-    #[arg(long, global = true, value_enum, value_name = "WHEN", default_value_t = Color::Auto)]
-    pub(crate) color: Color,
-}
-
-/// Use of colour in the output.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Color {
-    /// On a terminal, unless `NO_COLOR` is set
-    Auto,
-    /// Always
-    Always,
-    /// Never
-    Never,
-}
-
-/// Durability of a write that has succeeded.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum DurabilityArg {
-    /// The write-ahead log is synced to disk
-    Sync,
-    /// The write-ahead log is in the system's buffers, and is synced within 100 ms
-    Relaxed,
-}
-
-/// Output format of rows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum RowFormat {
-    /// Aligned columns
-    Table,
-    /// One JSON document
-    Json,
-    /// One JSON object per line
-    Ndjson,
-    /// Comma-separated values with a header
-    Csv,
-}
-
-impl RowFormat {
-    /// Whether the format is JSON, as one document or as lines.
-    pub(crate) fn is_json(self) -> bool {
-        matches!(self, Self::Json | Self::Ndjson)
-    }
-}
-
-/// The option `--format` of commands that print rows.
-#[derive(Debug, Clone, Copy, Args)]
-pub(crate) struct FormatArgs {
-    /// Output format of the rows
-    #[arg(long, value_enum, default_value_t = RowFormat::Table)]
-    pub(crate) format: RowFormat,
-}
-
-/// The database, the first argument of each command.
-#[derive(Debug, Clone, Args)]
-pub(crate) struct Target {
-    /// The directory that holds the database, or a server: esker://HOST:PORT
-    #[arg(value_name = "TARGET")]
-    pub(crate) target: String,
 }
 
 /// All commands, in the order of `esker --help`.
@@ -324,11 +240,29 @@ pub(crate) enum Command {
     /// Show how a vertex's edges are distributed over servers
     Placement(PlacementArgs),
     /// Measure Esker and its key-value store on this machine
-    Bench(crate::bench::BenchArgs),
+    #[command(
+        disable_help_flag = true,
+        after_help = "The measurements are a program of their own, `esker-bench`, beside `esker` or on PATH.\n\nExamples:\n  \
+                      esker bench ingest --bulk\n  \
+                      esker bench --help"
+    )]
+    Bench(ProgramArgs),
     /// Print a completion script for a shell
     Completions(CompletionsArgs),
     /// Print manual pages, or write them to a directory
     Man(ManArgs),
+}
+
+/// The command line of another program, which parses it.
+#[derive(Debug, Args)]
+pub(crate) struct ProgramArgs {
+    /// The arguments of the program
+    #[arg(
+        value_name = "ARGUMENTS",
+        trailing_var_arg = true,
+        allow_hyphen_values = true
+    )]
+    pub(crate) arguments: Vec<OsString>,
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! Arguments of `esker mount` and `esker umount`.
 
 use super::{RemoteArgs, Target};
-use crate::units::{parse_duration, parse_size};
 use clap::Args;
+use esker_terminal::units::{parse_duration, parse_size};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 

@@ -1,7 +1,6 @@
 //! Arguments of the namespace's commands, which name files by path.
 
-use super::object::PrincipalArg;
-use super::{FormatArgs, RemoteArgs, Target};
+use super::{FormatArgs, PrincipalArg, RemoteArgs, Target};
 use clap::{Args, Subcommand};
 use std::ffi::OsString;
 

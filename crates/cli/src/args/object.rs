@@ -1,11 +1,9 @@
 //! Arguments of `esker object`.
 
-use super::{FormatArgs, TableFormatArg, Target};
+use super::{FormatArgs, PrincipalArg, TableFormatArg, Target};
 use crate::values::{Assignment, TagArg, parse_mode};
 use clap::{Args, Subcommand, ValueEnum};
-use esker_model::object::Principal;
 use std::path::PathBuf;
-use std::str::FromStr as _;
 
 #[derive(Debug, Args)]
 #[command(subcommand_required = true, arg_required_else_help = true)]
@@ -83,7 +81,7 @@ pub(crate) struct ObjectCreateArgs {
     #[arg(long, value_name = "GID")]
     pub(crate) gid: Option<i64>,
     /// Size of the object's data
-    #[arg(long, value_name = "SIZE", value_parser = crate::units::parse_size)]
+    #[arg(long, value_name = "SIZE", value_parser = esker_terminal::units::parse_size)]
     pub(crate) size: Option<u64>,
     /// A tag (may be given again)
     #[arg(long = "tag", value_name = "NAME[=VALUE]", value_parser = TagArg::parse)]
@@ -114,14 +112,6 @@ pub(crate) struct ObjectGetArgs {
     pub(crate) principal: PrincipalArg,
     #[command(flatten)]
     pub(crate) format: FormatArgs,
-}
-
-/// The principal for whom a command acts.
-#[derive(Debug, Clone, Args)]
-pub(crate) struct PrincipalArg {
-    /// Act for this user and these groups; what they may not read is left out, as if it did not exist
-    #[arg(long = "as", value_name = "UID[:GID,…]", value_parser = Principal::from_str)]
-    pub(crate) principal: Option<Principal>,
 }
 
 #[derive(Debug, Args)]

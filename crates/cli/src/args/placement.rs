@@ -1,10 +1,9 @@
 //! Arguments of the commands that show how edges are distributed.
 
-use super::Target;
-use clap::builder::{PossibleValuesParser, TypedValueParser};
+use super::{Target, kind_parser};
 use clap::{Args, Subcommand, ValueEnum};
 use esker_cluster::Kind;
-use esker_cluster::placement::{Order, THRESHOLD_DEFAULT};
+use esker_cluster::placement::THRESHOLD_DEFAULT;
 
 #[derive(Debug, Args)]
 #[command(subcommand_required = true, arg_required_else_help = true)]
@@ -58,27 +57,4 @@ pub(crate) enum ExplainFormat {
     Table,
     /// One JSON document
     Json,
-}
-
-/// The order in which a tree's nodes get right children.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum TreeArg {
-    /// From left to right, as in Figure 6 of the paper
-    Paper,
-    /// By partition number, as virtual nodes need it
-    Numbers,
-}
-
-impl TreeArg {
-    pub(crate) fn order(self) -> Order {
-        match self {
-            Self::Paper => Order::Nodes,
-            Self::Numbers => Order::Numbers,
-        }
-    }
-}
-
-/// Returns the parser of a placement's name.
-pub(crate) fn kind_parser() -> impl TypedValueParser<Value = Kind> {
-    PossibleValuesParser::new(Kind::ALL.map(Kind::name)).try_map(|name| name.parse::<Kind>())
 }

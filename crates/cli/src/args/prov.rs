@@ -107,5 +107,5 @@ pub(crate) struct ExportProvArgs {
     #[arg(long)]
     pub(crate) force: bool,
     #[command(flatten)]
-    pub(crate) principal: super::object::PrincipalArg,
+    pub(crate) principal: super::PrincipalArg,
 }

@@ -1,83 +1,9 @@
 //! Arguments of `esker sparql` and `esker rdf`.
 
-use super::object::PrincipalArg;
-use super::{FormatArgs, Target};
+use super::{FormatArgs, PrincipalArg, ProgramArgs, Target};
 use clap::{Args, Subcommand, ValueEnum};
 use esker_rdf::Part;
 use std::path::PathBuf;
-
-/// Output format of an answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum AnswerFormat {
-    /// Aligned columns; graphs as Turtle
-    Table,
-    /// SPARQL 1.1 Query Results JSON
-    Json,
-    /// SPARQL Query Results XML
-    Xml,
-    /// Comma-separated values: plain text only
-    Csv,
-    /// Tab-separated values: terms as in Turtle
-    Tsv,
-    /// Turtle, for CONSTRUCT and DESCRIBE
-    Ttl,
-    /// N-Triples, for CONSTRUCT and DESCRIBE
-    Nt,
-    /// RDF/XML, for CONSTRUCT and DESCRIBE
-    Rdf,
-    /// JSON-LD, for CONSTRUCT and DESCRIBE
-    Jsonld,
-}
-
-#[derive(Debug, Args)]
-#[command(
-    after_help = "A query reads the default graph; GRAPH reads the named ones. An update is applied completely or not at all.\n\n\
-    Examples:\n  \
-    esker sparql lab.esker 'SELECT * { ?s ?p ?o } LIMIT 10'\n  \
-    esker sparql lab.esker -f query.rq --format json\n  \
-    esker sparql lab.esker --update 'INSERT DATA { <http://example.org/x> a <http://example.org/Run> }'\n  \
-    esker sparql workers://127.0.0.1:7611,127.0.0.1:7612 -f query.rq"
-)]
-pub(crate) struct SparqlArgs {
-    #[command(flatten)]
-    pub(crate) target: Target,
-    /// The query, or the update
-    #[arg(
-        value_name = "QUERY",
-        required_unless_present = "file",
-        conflicts_with = "file"
-    )]
-    pub(crate) query: Option<String>,
-    /// File with the query or the update; - is standard input
-    #[arg(long, short, value_name = "FILE")]
-    pub(crate) file: Option<PathBuf>,
-    /// The text is an update
-    #[arg(long, short)]
-    pub(crate) update: bool,
-    /// Output format of the answer
-    #[arg(long, value_enum, default_value_t = AnswerFormat::Table)]
-    pub(crate) format: AnswerFormat,
-    /// Show the plan with estimates, and do not run the query
-    #[arg(long, conflicts_with = "update")]
-    pub(crate) explain: bool,
-    /// Print on stderr how the query was answered, with estimates, counts and times
-    #[arg(long)]
-    pub(crate) profile: bool,
-    /// Graph that is a part of the default graph, overriding FROM
-    #[arg(long, value_name = "IRI")]
-    pub(crate) default_graph: Vec<String>,
-    /// Graph that GRAPH may name, overriding FROM NAMED
-    #[arg(long, value_name = "IRI")]
-    pub(crate) named_graph: Vec<String>,
-    /// Allow SERVICE to query endpoints whose IRIs begin with this prefix; a server has its own list
-    #[arg(long, value_name = "IRI")]
-    pub(crate) allow_service: Vec<String>,
-    /// With workers://HOST:PORT,… as the target: file with the workers' secret
-    #[arg(long, value_name = "FILE", env = "ESKER_SECRET_FILE")]
-    pub(crate) secret_file: Option<PathBuf>,
-    #[command(flatten)]
-    pub(crate) principal: PrincipalArg,
-}
 
 #[derive(Debug, Args)]
 pub(crate) struct RdfArgs {
@@ -101,7 +27,13 @@ pub(crate) enum RdfCommand {
     /// Compute ranks, components, communities, shortest paths and more of a graph that a CONSTRUCT selects
     Algorithm(RdfAlgorithmArgs),
     /// Answer queries for one part of RDF data that several processes hold together
-    Worker(RdfWorkerArgs),
+    #[command(
+        disable_help_flag = true,
+        after_help = "Workers are a program of their own, `esker-workers`, beside `esker` or on PATH.\n\nExamples:\n  \
+            esker rdf worker part1.esker --listen 127.0.0.1:7611\n  \
+            esker rdf worker --help"
+    )]
+    Worker(ProgramArgs),
     /// Remove all RDF data
     #[command(after_help = "Examples:\n  \
             esker rdf drop lab.esker\n  \
@@ -150,36 +82,6 @@ pub(crate) struct RdfLoadArgs {
     pub(crate) part: Option<Part>,
     #[command(flatten)]
     pub(crate) format: FormatArgs,
-}
-
-#[derive(Debug, Args)]
-#[command(
-    after_help = "Each worker holds in memory the part that `esker rdf load --part` put into its folder, as it is when the worker starts. \
-    Workers query each other: each must reach all others by the addresses that queries name. Clients that know the secret may \
-    query; without a secret, only processes of the worker's user and of root on the same machine. With a secret, all traffic is \
-    encrypted.\n\n\
-    Examples:\n  \
-    esker rdf load part1.esker data.nt --part 1/2; esker rdf load part2.esker data.nt --part 2/2\n  \
-    esker rdf worker part1.esker --listen 127.0.0.1:7611 &\n  \
-    esker rdf worker part2.esker --listen 127.0.0.1:7612 &\n  \
-    esker sparql workers://127.0.0.1:7611,127.0.0.1:7612 'SELECT * { ?s ?p ?o } LIMIT 10'"
-)]
-pub(crate) struct RdfWorkerArgs {
-    /// The directory that holds the part
-    #[arg(value_name = "FOLDER")]
-    pub(crate) folder: String,
-    /// Address to listen on; port 0 lets the system choose. An address that other machines can reach needs a secret
-    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:7611")]
-    pub(crate) listen: String,
-    /// File (mode 0600) whose first line is the secret of workers and clients: at least 20 characters that cannot be guessed
-    #[arg(long, value_name = "FILE", env = "ESKER_SECRET_FILE")]
-    pub(crate) secret_file: Option<PathBuf>,
-    /// Write the address to this file once the worker answers, as HOST:PORT and a newline
-    #[arg(long, value_name = "FILE")]
-    pub(crate) port_file: Option<PathBuf>,
-    /// Number of threads for each star of a query [default: number of processors]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
-    pub(crate) threads: Option<u16>,
 }
 
 #[derive(Debug, Args)]

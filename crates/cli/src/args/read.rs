@@ -1,8 +1,7 @@
 //! Arguments of the commands that read.
 
 use super::namespace::TreeOptions;
-use super::object::PrincipalArg;
-use super::{FormatArgs, Target};
+use super::{FormatArgs, PrincipalArg, Target};
 use crate::times::{parse_as_of, parse_range};
 use clap::{Args, ValueEnum};
 use esker_model::{Version, VersionRange};
@@ -143,7 +142,7 @@ pub(crate) struct TopArgs {
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub(crate) limit: usize,
     /// Show only rows with at least this many bytes
-    #[arg(long, value_name = "SIZE", value_parser = crate::units::parse_size)]
+    #[arg(long, value_name = "SIZE", value_parser = esker_terminal::units::parse_size)]
     pub(crate) min: Option<u64>,
     /// With --by dir: show only directories below this one; with --by project: the directory that has the projects' directories
     #[arg(long, value_name = "PATH")]

@@ -1,7 +1,7 @@
 //! Arguments of `esker serve`.
 
-use crate::units::parse_duration;
 use clap::{Args, ValueEnum};
+use esker_terminal::units::parse_duration;
 use std::path::PathBuf;
 use std::time::Duration;
 

@@ -256,7 +256,7 @@ fn parse_cache(text: &str) -> Result<CacheSize, String> {
             }
             Size::Percent(percent)
         }
-        None => Size::Bytes(crate::units::parse_size(text)?),
+        None => Size::Bytes(esker_terminal::units::parse_size(text)?),
     };
     let text = text.to_owned();
     Ok(CacheSize { text, size })

@@ -1,13 +1,13 @@
 //! Arguments of the commands that traverse the graph.
 
+use super::PrincipalArg;
 use super::Target;
-use super::object::PrincipalArg;
 use crate::times::{parse_as_of, parse_at};
-use crate::units::parse_size;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use esker_model::Version;
 use esker_model::traversal::Strategy;
+use esker_terminal::units::parse_size;
 use std::path::PathBuf;
 
 /// Output format of a graph.

@@ -1,10 +1,10 @@
 //! `esker backup`: copies a database, which may be in use.
 
 use crate::args::BackupArgs;
-use crate::context::Context;
-use crate::exit::Outcome;
-use crate::output::{Cell, report};
-use crate::units::size;
+use esker_terminal::context::Context;
+use esker_terminal::exit::Outcome;
+use esker_terminal::output::{Cell, report};
+use esker_terminal::units::size;
 
 pub(crate) fn run(args: &BackupArgs, context: &mut Context) -> anyhow::Result<Outcome> {
     let database = context.open(&args.target)?;

@@ -3,13 +3,13 @@
 use super::run::deliver::open_with_runs;
 use super::{is_interrupted, note_if_stopped};
 use crate::args::{ChangesArgs, RowFormat};
-use crate::context::Context;
-use crate::exit::{Outcome, usage};
 use crate::graph::{NameCache, edge_type_name, vertex_type_name};
-use crate::output::{Cell, Rows, properties_json, vertex_attributes_json};
 use crate::times::format_version;
 use esker::Database;
 use esker_model::{Cancel as _, Difference, Edge, GraphRead as _, Properties, Schema, Vertex};
+use esker_terminal::context::Context;
+use esker_terminal::exit::{Outcome, usage};
+use esker_terminal::output::{Cell, Rows, properties_json, vertex_attributes_json};
 use std::ops::ControlFlow;
 use std::sync::mpsc;
 use std::thread;

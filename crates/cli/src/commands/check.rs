@@ -3,12 +3,12 @@
 mod data;
 
 use crate::args::{CheckArgs, RowFormat};
-use crate::context::Context;
-use crate::exit::Outcome;
-use crate::output::{Cell, Rows};
-use crate::progress::Progress;
-use crate::units::counted;
 use esker::{CheckOptions, CheckReport};
+use esker_terminal::context::Context;
+use esker_terminal::exit::Outcome;
+use esker_terminal::output::{Cell, Rows};
+use esker_terminal::progress::Progress;
+use esker_terminal::units::counted;
 use serde_json::json;
 
 pub(crate) fn run(args: &CheckArgs, context: &mut Context) -> anyhow::Result<Outcome> {

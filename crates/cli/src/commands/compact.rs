@@ -1,11 +1,11 @@
 //! `esker compact`: moves old versions to the archive and frees their space.
 
 use crate::args::CompactArgs;
-use crate::context::Context;
-use crate::exit::Outcome;
-use crate::output::{Cell, report};
 use crate::times;
-use crate::units::{count, counted};
+use esker_terminal::context::Context;
+use esker_terminal::exit::Outcome;
+use esker_terminal::output::{Cell, report};
+use esker_terminal::units::{count, counted};
 
 pub(crate) fn run(args: &CompactArgs, context: &mut Context) -> anyhow::Result<Outcome> {
     let database = context.open(&args.target)?;

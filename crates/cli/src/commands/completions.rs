@@ -1,9 +1,9 @@
 //! `esker completions`: completion scripts for shells.
 
 use crate::args::{Cli, CompletionsArgs};
-use crate::context::Context;
-use crate::exit::Outcome;
 use clap::CommandFactory as _;
+use esker_terminal::context::Context;
+use esker_terminal::exit::Outcome;
 use std::io::Write as _;
 
 pub(crate) fn run(args: &CompletionsArgs, context: &mut Context) -> anyhow::Result<Outcome> {

@@ -1,8 +1,6 @@
 //! `esker console`: opens the web console in a browser, for a local or a remote database.
 
 use crate::args::ConsoleArgs;
-use crate::context::Context;
-use crate::exit::Outcome;
 use anyhow::Context as _;
 use esker::rpc::Address;
 use esker::rpc::http::Endpoint;
@@ -10,6 +8,8 @@ use esker::rpc::tunnel::Tunnel;
 use esker::{Database, Role};
 use esker_model::Error;
 use esker_server::{Server, Settings};
+use esker_terminal::context::Context;
+use esker_terminal::exit::Outcome;
 use std::io::Write as _;
 use std::path::Path;
 use std::time::Duration;

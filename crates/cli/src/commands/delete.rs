@@ -2,10 +2,10 @@
 
 use super::write::{Change, report};
 use crate::args::DeleteArgs;
-use crate::context::Context;
-use crate::exit::Outcome;
 use crate::graph::{NamedVertex, edge_type_name};
 use esker_model::{Error, GraphRead as _, Op};
+use esker_terminal::context::Context;
+use esker_terminal::exit::Outcome;
 
 pub(crate) fn run(args: &DeleteArgs, context: &mut Context) -> anyhow::Result<Outcome> {
     let database = context.open(&args.target)?;

@@ -3,12 +3,12 @@
 use super::changes;
 use super::run::deliver::open_with_runs;
 use crate::args::{ChangesArgs, DiffArgs, RowFormat, Target};
-use crate::context::Context;
-use crate::exit::{Outcome, usage};
-use crate::output::{Cell, Rows};
 use crate::times::parse_as_of;
-use crate::units::counted;
 use esker_record::{Change, diff_runs, find_run, is_run};
+use esker_terminal::context::Context;
+use esker_terminal::exit::{Outcome, usage};
+use esker_terminal::output::{Cell, Rows};
+use esker_terminal::units::counted;
 
 pub(crate) fn run(args: &DiffArgs, context: &mut Context) -> anyhow::Result<Outcome> {
     let (target, [one, other]) = operands(args)?;

@@ -2,12 +2,12 @@
 
 use super::note_if_stopped;
 use crate::args::{EdgesArgs, RowFormat};
-use crate::context::Context;
-use crate::exit::{Outcome, usage};
 use crate::graph::{NameCache, NamedVertex, edge_type_name};
-use crate::output::{Cell, Rows};
 use esker::Database;
 use esker_model::{Edge, EdgeSelect, EdgeTypeId, GraphRead as _, Schema, Version, Versions};
+use esker_terminal::context::Context;
+use esker_terminal::exit::{Outcome, usage};
+use esker_terminal::output::{Cell, Rows};
 use std::ops::ControlFlow;
 use std::sync::mpsc;
 use std::thread;

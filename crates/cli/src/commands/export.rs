@@ -2,11 +2,7 @@
 
 use super::note_if_stopped;
 use crate::args::{ExportCommand, ExportTableArgs, TableKind};
-use crate::context::Context;
-use crate::exit::{Outcome, usage};
 use crate::graph::NameCache;
-use crate::progress::Progress;
-use crate::units::counted;
 use anyhow::Context as _;
 use esker::Database;
 use esker_import::table::{self, Format, TableWriter};
@@ -14,6 +10,10 @@ use esker_model::{
     Cancel as _, EdgeSelect, EdgeTypeId, Error, GraphRead as _, Schema, Version, Versions, Vertex,
     VertexId, VertexSelect, VertexTypeId,
 };
+use esker_terminal::context::Context;
+use esker_terminal::exit::{Outcome, usage};
+use esker_terminal::progress::Progress;
+use esker_terminal::units::counted;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::ops::ControlFlow;

@@ -1,12 +1,12 @@
 //! `esker get`: prints vertices with their attributes.
 
 use crate::args::{GetArgs, RowFormat};
-use crate::context::Context;
-use crate::exit::Outcome;
 use crate::graph::{NamedVertex, vertex_type_name};
-use crate::output::{Cell, Rows, Style, quote, value_text, vertex_attributes_json};
 use crate::times;
 use esker_model::{GraphRead as _, Schema, Value, Version, Vertex};
+use esker_terminal::context::Context;
+use esker_terminal::exit::Outcome;
+use esker_terminal::output::{Cell, Rows, Style, quote, value_text, vertex_attributes_json};
 use std::io::{self, Write};
 
 pub(crate) fn run(args: &GetArgs, context: &mut Context) -> anyhow::Result<Outcome> {

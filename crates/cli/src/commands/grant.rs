@@ -1,15 +1,15 @@
 //! `esker grant` and `esker revoke`: manage rights to use a database through its server.
 
 use crate::args::{GrantArgs, RevokeArgs, Target};
-use crate::context::Context;
-use crate::exit::{Outcome, usage};
-use crate::output::{Cell, Rows};
 use esker::rpc::http::RequestBody;
 use esker::rpc::{Address, Grants, proto};
 use esker_access::authorized::Terms;
 use esker_access::token::TokenRights;
 use esker_access::{HostKey, PublicKey, Role, fingerprint, grants, host_key, rights};
 use esker_model::Error;
+use esker_terminal::context::Context;
+use esker_terminal::exit::{Outcome, usage};
+use esker_terminal::output::{Cell, Rows};
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 

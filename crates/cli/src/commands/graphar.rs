@@ -2,15 +2,15 @@
 
 use super::import_table;
 use crate::args::{ExportGrapharArgs, ImportGrapharArgs, ImportTableArgs, TableKind};
-use crate::context::Context;
-use crate::exit::{Outcome, usage};
-use crate::interrupt::Interrupt;
-use crate::progress::Progress;
-use crate::units::counted;
 use anyhow::Context as _;
 use esker_import::graphar::{self, GrapharError, Host, Out};
 use esker_import::table::Format;
 use esker_model::{Cancel as _, Error, Version};
+use esker_terminal::context::Context;
+use esker_terminal::exit::{Outcome, usage};
+use esker_terminal::interrupt::Interrupt;
+use esker_terminal::progress::Progress;
+use esker_terminal::units::counted;
 use std::fs::{self, File};
 use std::io::{self, BufWriter};
 use std::path::{Path, PathBuf};

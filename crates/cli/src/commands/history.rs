@@ -1,11 +1,11 @@
 //! `esker history`: prints all versions of a vertex or an edge, newest first.
 
 use crate::args::HistoryArgs;
-use crate::context::Context;
-use crate::exit::Outcome;
 use crate::graph::NamedVertex;
-use crate::output::{Cell, Rows};
 use esker_model::{EdgeKey, Error, GraphRead as _, Value, VersionRange, VertexChange};
+use esker_terminal::context::Context;
+use esker_terminal::exit::Outcome;
+use esker_terminal::output::{Cell, Rows};
 
 pub(crate) fn run(args: &HistoryArgs, context: &mut Context) -> anyhow::Result<Outcome> {
     let database = context

@@ -4,15 +4,15 @@
 //! skipped, each with its position.
 
 use crate::args::{ImportOpenLineageArgs, RowFormat};
-use crate::context::Context;
-use crate::exit::{Outcome, usage};
-use crate::output::{Cell, figures};
-use crate::progress::Progress;
-use crate::units::{counted, elapsed};
 use anyhow::Context as _;
 use esker::Database;
 use esker_import::openlineage::{self, Event, Types};
 use esker_model::{Cancel as _, Error, ErrorKind, GraphRead as _, GraphWrite as _, Result, Schema};
+use esker_terminal::context::Context;
+use esker_terminal::exit::{Outcome, usage};
+use esker_terminal::output::{Cell, figures};
+use esker_terminal::progress::Progress;
+use esker_terminal::units::{counted, elapsed};
 use flate2::bufread::MultiGzDecoder;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};

@@ -4,15 +4,15 @@
 //! each with its number.
 
 use crate::args::{ImportSacctArgs, RowFormat};
-use crate::context::Context;
-use crate::exit::{Outcome, usage};
-use crate::output::{Cell, figures};
-use crate::progress::Progress;
-use crate::units::{counted, elapsed};
 use anyhow::Context as _;
 use esker::Database;
 use esker_import::slurm::{self, JobTypes, Sacct, SlurmJob};
 use esker_model::{Batch, Cancel as _, Error, ErrorKind, GraphRead as _, GraphWrite as _};
+use esker_terminal::context::Context;
+use esker_terminal::exit::{Outcome, usage};
+use esker_terminal::output::{Cell, figures};
+use esker_terminal::progress::Progress;
+use esker_terminal::units::{counted, elapsed};
 use jiff::tz::TimeZone;
 use std::fs::File;
 use std::io::{BufReader, Read};

@@ -4,11 +4,6 @@
 //! skipped, each with its position.
 
 use crate::args::{ImportTableArgs, RowFormat, TableKind};
-use crate::context::Context;
-use crate::exit::{Outcome, usage};
-use crate::output::{Cell, Rows};
-use crate::progress::Progress;
-use crate::units::{counted, elapsed};
 use anyhow::Context as _;
 use esker::Database;
 use esker_import::table::{self, Format, ReadOptions, TableReader};
@@ -17,6 +12,11 @@ use esker_model::{
     Batch, Cancel as _, Error, ErrorKind, GraphRead as _, GraphWrite as _, Mutation, Schema,
     Version,
 };
+use esker_terminal::context::Context;
+use esker_terminal::exit::{Outcome, usage};
+use esker_terminal::output::{Cell, Rows};
+use esker_terminal::progress::Progress;
+use esker_terminal::units::{counted, elapsed};
 use serde_json::json;
 use std::collections::VecDeque;
 use std::fs::File;
@@ -344,7 +344,7 @@ fn print(
                     elapsed(began.elapsed()),
                     counted(sums.vertices_created, "vertex", "vertices"),
                     counted(sums.edges_created, "edge", "edges"),
-                    crate::units::count(sums.unchanged),
+                    esker_terminal::units::count(sums.unchanged),
                     counted(sums.bad, "bad record", "bad records"),
                 )?;
             }

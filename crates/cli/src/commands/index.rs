@@ -1,10 +1,10 @@
 //! `esker index`: manages the indexes of attributes and tags of objects.
 
 use crate::args::{IndexChangeArgs, IndexCommand, IndexListArgs};
-use crate::context::Context;
-use crate::exit::Outcome;
-use crate::output::{self, Cell, Rows};
 use esker_model::object::{ObjectRead as _, ObjectWrite as _};
+use esker_terminal::context::Context;
+use esker_terminal::exit::Outcome;
+use esker_terminal::output::{self, Cell, Rows};
 
 pub(crate) fn run(command: &IndexCommand, context: &mut Context) -> anyhow::Result<Outcome> {
     match command {

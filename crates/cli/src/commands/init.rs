@@ -1,10 +1,10 @@
 //! `esker init`: creates an empty database.
 
 use crate::args::InitArgs;
-use crate::context::Context;
-use crate::exit::Outcome;
-use crate::output::report;
 use esker::{Database, StoreEngine};
+use esker_terminal::context::Context;
+use esker_terminal::exit::Outcome;
+use esker_terminal::output::report;
 
 pub(crate) fn run(args: &InitArgs, context: &mut Context) -> anyhow::Result<Outcome> {
     let engine = StoreEngine::from(args.engine);

@@ -3,10 +3,7 @@
 use super::is_interrupted;
 use super::run::deliver::open_with_runs;
 use crate::args::{DerivationArgs, GraphFormat, ImpactArgs, LineageArgs, RowFormat, Target};
-use crate::context::Context;
-use crate::exit::{Outcome, usage};
 use crate::graph::{NamedVertex, edge_type_name};
-use crate::output::{Cell, Rows, properties_json, vertex_attributes_json};
 use esker::lineage::{
     Direction, LineageOptions, Provenance, Stopped, TreeStyle, names_of_stopped, render_dot,
     render_json, render_tree,
@@ -14,6 +11,9 @@ use esker::lineage::{
 use esker_model::traversal::StopReason;
 use esker_model::{GraphRead as _, Schema, Version, VertexId};
 use esker_mount::mount_point;
+use esker_terminal::context::Context;
+use esker_terminal::exit::{Outcome, usage};
+use esker_terminal::output::{Cell, Rows, properties_json, vertex_attributes_json};
 use serde_json::{Value as Json, json};
 use std::collections::HashMap;
 use std::io::{IsTerminal as _, Write as _};
@@ -111,7 +111,7 @@ fn stop_text(stop: &Stopped) -> String {
         "{} at level {}, {} not followed",
         stop.reason.name(),
         stop.level,
-        crate::units::counted(stop.vertices_left, "vertex", "vertices")
+        esker_terminal::units::counted(stop.vertices_left, "vertex", "vertices")
     )
 }
 

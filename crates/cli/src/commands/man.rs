@@ -1,10 +1,10 @@
 //! `esker man`: writes manual pages from the definitions of `--help`.
 
 use crate::args::{Cli, ManArgs};
-use crate::context::Context;
-use crate::exit::Outcome;
 use anyhow::Context as _;
 use clap::CommandFactory as _;
+use esker_terminal::context::Context;
+use esker_terminal::exit::Outcome;
 use std::fs;
 use std::io::Write as _;
 use std::path::Path;

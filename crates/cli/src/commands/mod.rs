@@ -33,6 +33,7 @@ pub(crate) mod mount;
 mod namespace;
 mod object;
 mod placement;
+mod program;
 mod prov;
 mod put;
 pub(crate) mod rdf;
@@ -52,75 +53,37 @@ mod upgrade;
 mod write;
 
 use crate::args::{self, Command, ImportCommand, NamespaceCommand, PlacementCommand, TopBy};
-use crate::context::Context;
-use crate::exit::{self, Outcome};
-use crate::interrupt::Interrupt;
-use crate::output::Style;
-use crate::{panic, shell};
+use crate::shell;
 use esker_model::Error;
+use esker_terminal::context::Context;
+use esker_terminal::exit::{self, Outcome};
+use esker_terminal::interrupt::Interrupt;
+use esker_terminal::program as process;
 use std::ffi::OsString;
-use std::io::{self, IsTerminal as _, Write as _};
-use std::panic::AssertUnwindSafe;
+use std::io::{self, IsTerminal as _};
 use std::process::ExitCode;
 
 /// Runs the process: parses the command line, runs the command, reports errors.
 pub(crate) fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
     let cli = match args::parse(args::command(), args) {
         Ok(cli) => cli,
-        Err(error) => {
-            // clap returns help and version as errors with exit code 0. A closed stdout is not an error.
-            let _ = error.print();
-            return exit::exit_code(u8::try_from(error.exit_code()).unwrap_or(2));
-        }
+        Err(error) => return process::print_usage(&error),
     };
-    if cli.globals.trust_new_host {
-        esker_access::known_hosts::trust_new_hosts();
-    }
     // `run` comes before any signal handler is installed, because signals are for the program that it runs.
     if let Command::Run(args) = &cli.command {
+        if cli.globals.trust_new_host {
+            esker_access::known_hosts::trust_new_hosts();
+        }
         return exit::exit_code(run::main(args, &cli.globals));
     }
-    let interrupt = match Interrupt::install() {
-        Ok(interrupt) => interrupt,
-        Err(error) => {
-            let error = anyhow::Error::new(error).context("catching Ctrl-C");
-            return exit::exit_code(complain(&error, Style::new(cli.globals.color, false)));
-        }
-    };
-    let run = || {
-        let mut context = Context::new(cli.globals.clone(), &interrupt);
-        run_to_code(cli.command, &mut context, &interrupt)
-    };
-    // The panic hook has already printed the message.
-    let code = std::panic::catch_unwind(AssertUnwindSafe(run)).unwrap_or(panic::EXIT);
-    exit::exit_code(code)
+    process::run(cli.globals, |context, interrupt| {
+        run_command(cli.command, context, interrupt)
+    })
 }
 
-/// Runs one command, prints its error if it fails, and returns its exit code.
+/// Runs one command of the shell, prints its error if it fails, and returns its exit code.
 pub(crate) fn run_to_code(command: Command, context: &mut Context, interrupt: &Interrupt) -> u8 {
-    let outcome = run_command(command, context, interrupt);
-    let finished = context.finish();
-    match outcome.and_then(|outcome| finished.map(|()| outcome)) {
-        Ok(outcome) => outcome.code(),
-        Err(error) if exit::is_broken_pipe(&error) => 0,
-        // All other I/O errors say what was being done.
-        Err(error) if error.downcast_ref::<io::Error>().is_some() => {
-            complain(&error.context("writing the result"), context.note_style)
-        }
-        Err(error) => complain(&error, context.note_style),
-    }
-}
-
-/// Prints an error and returns its exit code.
-pub(crate) fn complain(error: &anyhow::Error, style: Style) -> u8 {
-    let text = exit::message_of(error);
-    // Errors of the traversal parser span several lines and begin with the word `error` already.
-    let line = match text.strip_prefix("error") {
-        Some(rest) if rest.starts_with([':', ' ']) => format!("{}{rest}", style.red("error")),
-        _ => format!("{} {text}", style.red("error:")),
-    };
-    let _ = writeln!(io::stderr(), "{line}");
-    exit::code_of(error)
+    process::run_to_code(context, |context| run_command(command, context, interrupt))
 }
 
 fn run_command(
@@ -205,7 +168,7 @@ fn run_command(
         Command::Placement(args) => match &args.command {
             PlacementCommand::Explain(args) => placement::explain(args, context),
         },
-        Command::Bench(args) => crate::bench::run(&args, context),
+        Command::Bench(_) => program::run_program("esker-bench", Some("bench"), context),
         Command::Backup(args) => backup::run(&args, context),
         Command::Restore(args) => restore::run(&args, context),
         Command::Upgrade(args) => upgrade::run(&args, context),

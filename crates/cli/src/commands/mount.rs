@@ -2,13 +2,13 @@
 
 use crate::args::{MountArgs, UmountArgs};
 use crate::commands::remote;
-use crate::context::Context;
-use crate::exit::{Outcome, usage};
 use anyhow::Context as _;
 use esker::Database;
 use esker_model::namespace::{NamePath, Namespace};
 use esker_model::{Error, Result};
 use esker_mount::{Mounted, Options, Recorder, Target, UnmountMode, mount_point};
+use esker_terminal::context::Context;
+use esker_terminal::exit::{Outcome, usage};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
@@ -92,7 +92,7 @@ pub(crate) fn mount(args: &MountArgs, context: &mut Context) -> anyhow::Result<O
     if let Some(lost) = recorded.map(|r| r.lost).filter(|lost| *lost > 0) {
         context.warn(&format!(
             "{} not recorded: the database did not accept them",
-            crate::units::counted(lost, "access was", "accesses were")
+            esker_terminal::units::counted(lost, "access was", "accesses were")
         ));
     }
     Ok(Outcome::Done)

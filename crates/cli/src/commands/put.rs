@@ -2,11 +2,11 @@
 
 use super::write::{Change, report};
 use crate::args::PutArgs;
-use crate::context::Context;
-use crate::exit::Outcome;
 use crate::graph::NamedVertex;
 use crate::values::Assignment;
 use esker_model::{GraphRead as _, Op, Properties, Schema, VertexTypeId};
+use esker_terminal::context::Context;
+use esker_terminal::exit::Outcome;
 
 pub(crate) fn run(args: &PutArgs, context: &mut Context) -> anyhow::Result<Outcome> {
     let database = context.open(&args.target)?;

@@ -1,13 +1,13 @@
 //! `esker restore`: creates a database from a backup.
 
 use crate::args::RestoreArgs;
-use crate::context::Context;
-use crate::exit::{Outcome, usage};
-use crate::output::report;
-use crate::units::counted;
 use esker::Database;
 use esker::rpc::Address;
 use esker_server::Backup;
+use esker_terminal::context::Context;
+use esker_terminal::exit::{Outcome, usage};
+use esker_terminal::output::report;
+use esker_terminal::units::counted;
 
 pub(crate) fn run(args: &RestoreArgs, context: &mut Context) -> anyhow::Result<Outcome> {
     if let Some(target) = args.target.to_str().filter(|t| Address::is_address(t)) {

@@ -2,8 +2,8 @@
 
 use super::{edges, namespace};
 use crate::args::{ImportTreeArgs, ScanArgs};
-use crate::context::Context;
-use crate::exit::{Outcome, usage};
+use esker_terminal::context::Context;
+use esker_terminal::exit::{Outcome, usage};
 
 /// Runs the command that replaces this one, and says which.
 pub(crate) fn run(args: ScanArgs, context: &mut Context) -> anyhow::Result<Outcome> {

@@ -1,11 +1,11 @@
 //! `esker schema`: prints the schema and adds types and attributes.
 
 use crate::args::{RowFormat, SchemaArgs, SchemaCommand};
-use crate::context::Context;
-use crate::exit::Outcome;
 use crate::graph::vertex_type_name;
-use crate::output::{Cell, Rows, report};
 use esker_model::{GraphRead as _, GraphWrite as _, Schema, SchemaChange};
+use esker_terminal::context::Context;
+use esker_terminal::exit::Outcome;
+use esker_terminal::output::{Cell, Rows, report};
 use serde_json::json;
 
 pub(crate) fn run(args: &SchemaArgs, context: &mut Context) -> anyhow::Result<Outcome> {

@@ -2,18 +2,18 @@
 
 use crate::args::{LogFormat, ServeArgs};
 use crate::commands::console::Opener;
-use crate::context::Context;
-use crate::exit::{Outcome, usage};
 use anyhow::Context as _;
 use esker::rdf::Services;
 use esker::rpc::Address;
-use esker_model::Error;
 use esker_sandbox::Level;
 use esker_server::settings::Tls;
 use esker_server::{Server, Settings};
+use esker_terminal::context::Context;
+use esker_terminal::exit::{Outcome, usage};
+use esker_terminal::program::announce;
 use std::fs;
-use std::io::{self, IsTerminal as _, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::io::{self, IsTerminal as _};
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::Path;
 use std::time::Duration;
 use tracing_subscriber::filter::LevelFilter;
@@ -169,23 +169,6 @@ fn restrict(
     })
 }
 
-/// Writes the file atomically: readers never see a part of it.
-pub(super) fn announce(file: &Path, address: &str) -> esker_model::Result<()> {
-    let failed = |e| Error::io(format!("writing `{}`", file.display()), e);
-    let folder = file.parent().filter(|folder| *folder != Path::new(""));
-    // The temporary file follows no link and replaces no existing file; its mode depends on the umask.
-    let mut draft = tempfile::Builder::new()
-        .prefix(".port")
-        .make_in(folder.unwrap_or(Path::new(".")), |path| {
-            // The sandbox lets a server create files in that folder but not read others, so the file is opened for writing only.
-            let mut options = fs::OpenOptions::new();
-            options.write(true).create_new(true).mode(0o666).open(path)
-        })
-        .map_err(failed)?;
-    writeln!(draft, "{address}").map_err(failed)?;
-    draft.persist(file).map(drop).map_err(|e| failed(e.error))
-}
-
 /// Starts logging on stderr.
 pub(super) fn log_to_stderr(level: LevelFilter, format: LogFormat, context: &Context) {
     let level = if context.globals.quiet {
@@ -204,28 +187,4 @@ pub(super) fn log_to_stderr(level: LevelFilter, format: LogFormat, context: &Con
             .try_init(),
         LogFormat::Json => lines.json().flatten_event(true).try_init(),
     };
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::os::unix::fs::PermissionsExt as _;
-
-    #[test]
-    fn an_address_is_announced_through_no_link() {
-        let dir = tempfile::tempdir().unwrap();
-        let (file, other) = (dir.path().join("port"), dir.path().join("other"));
-        fs::write(&other, "kept").unwrap();
-        for link in ["port", "port.new"] {
-            std::os::unix::fs::symlink(&other, dir.path().join(link)).unwrap();
-        }
-        announce(&file, "127.0.0.1:7400").unwrap();
-        assert_eq!(fs::read_to_string(&file).unwrap(), "127.0.0.1:7400\n");
-        assert_eq!(fs::read_to_string(&other).unwrap(), "kept");
-        assert!(!file.is_symlink());
-        let mode = fs::metadata(&file).unwrap().permissions().mode();
-        assert_eq!(mode & 0o600, 0o600);
-        assert_ne!(mode & 0o044, 0, "others may read it");
-        assert!(announce(&dir.path().join("none/port"), "x").is_err());
-    }
 }

@@ -3,10 +3,10 @@
 use super::put::split;
 use super::write::{Change, report};
 use crate::args::SetArgs;
-use crate::context::Context;
-use crate::exit::{Outcome, usage};
 use crate::graph::NamedVertex;
 use esker_model::{GraphRead as _, Op, Version};
+use esker_terminal::context::Context;
+use esker_terminal::exit::{Outcome, usage};
 
 pub(crate) fn run(args: &SetArgs, context: &mut Context) -> anyhow::Result<Outcome> {
     let database = context.open(&args.target)?;

@@ -1,13 +1,13 @@
 //! `esker stats`: prints counts, sizes and cache figures.
 
 use crate::args::{RowFormat, StatsArgs};
-use crate::context::Context;
-use crate::exit::Outcome;
 use crate::graph::{edge_type_name, vertex_type_name};
-use crate::output::{Cell, Rows};
-use crate::units::size;
 use esker::{Role, Stats};
 use esker_model::{GraphRead as _, Schema};
+use esker_terminal::context::Context;
+use esker_terminal::exit::Outcome;
+use esker_terminal::output::{Cell, Rows};
+use esker_terminal::units::size;
 use serde_json::json;
 
 pub(crate) fn run(args: &StatsArgs, context: &mut Context) -> anyhow::Result<Outcome> {

@@ -6,10 +6,6 @@ use super::object::{missing, parse_id};
 use crate::args::{
     TagChangeArgs, TagCommand, TagListArgs, TagOptions, TagRemoveArgs, TagSelection,
 };
-use crate::context::Context;
-use crate::exit::Outcome;
-use crate::output::{self, Cell, Rows};
-use crate::units::{count, counted};
 use crate::values::{TagArg, check_tag};
 use esker::Database;
 use esker_model::filter::{Expr, Term, Test};
@@ -18,6 +14,10 @@ use esker_model::object::{
     TagWhere,
 };
 use esker_model::{GraphRead as _, Value};
+use esker_terminal::context::Context;
+use esker_terminal::exit::Outcome;
+use esker_terminal::output::{self, Cell, Rows};
+use esker_terminal::units::{count, counted};
 use std::ops::ControlFlow;
 
 pub(crate) fn run(command: &TagCommand, context: &mut Context) -> anyhow::Result<Outcome> {

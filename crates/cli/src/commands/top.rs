@@ -1,11 +1,11 @@
 //! `esker top`: lists the vertices with the most edges.
 
 use crate::args::TopArgs;
-use crate::context::Context;
-use crate::exit::{Outcome, usage};
 use crate::graph::{NameCache, edge_type_name};
-use crate::output::{Cell, Rows};
 use esker_model::{Error, GraphRead as _};
+use esker_terminal::context::Context;
+use esker_terminal::exit::{Outcome, usage};
+use esker_terminal::output::{Cell, Rows};
 
 pub(crate) fn run(args: &TopArgs, context: &mut Context) -> anyhow::Result<Outcome> {
     if args.min.is_some() || args.under.is_some() {

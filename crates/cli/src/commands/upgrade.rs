@@ -1,10 +1,10 @@
 //! `esker upgrade`: upgrades a database of an earlier build to this one's format, or says whether it needs to be.
 
 use crate::args::UpgradeArgs;
-use crate::context::Context;
-use crate::exit::{Outcome, usage};
-use crate::output::{Cell, report};
 use esker::{Database, Formats};
+use esker_terminal::context::Context;
+use esker_terminal::exit::{Outcome, usage};
+use esker_terminal::output::{Cell, report};
 
 pub(crate) fn run(args: &UpgradeArgs, context: &mut Context) -> anyhow::Result<Outcome> {
     let target = &args.target.target;

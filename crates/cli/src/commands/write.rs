@@ -1,11 +1,11 @@
 //! Functions of all commands that write: applying a batch, and reporting the commit.
 
 use crate::args::RowFormat;
-use crate::context::Context;
-use crate::exit::Outcome;
-use crate::output::{self, Cell};
 use esker::Database;
 use esker_model::{Batch, Commit, GraphWrite as _, Op, Version};
+use esker_terminal::context::Context;
+use esker_terminal::exit::Outcome;
+use esker_terminal::output::{self, Cell};
 
 /// A batch whose changes are valid from one time on.
 pub(crate) struct Change {

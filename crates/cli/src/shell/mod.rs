@@ -9,10 +9,10 @@ mod statement;
 
 use crate::args::{self, Cli, Command, Globals, ShellArgs};
 use crate::commands::{run_to_code, stdin_is_terminal};
-use crate::context::Context;
-use crate::exit::Outcome;
-use crate::interrupt::Interrupt;
 use esker::Database;
+use esker_terminal::context::Context;
+use esker_terminal::exit::Outcome;
+use esker_terminal::interrupt::Interrupt;
 use statement::{Statement, is_complete};
 use std::fmt::Write as _;
 use std::io::{self, BufRead as _, Write as _};

@@ -3,9 +3,9 @@
 use super::complete::ShellCompleter;
 use super::statement::is_complete;
 use super::{Flow, Session};
-use crate::context::Context;
 use anyhow::Context as _;
 use esker::Role;
+use esker_terminal::context::Context;
 use reedline::{
     ColumnarMenu, DefaultHinter, Emacs, FileBackedHistory, KeyCode, KeyModifiers, MenuBuilder as _,
     Prompt, PromptEditMode, PromptHistorySearch, Reedline, ReedlineEvent, ReedlineMenu, Signal,
@@ -61,7 +61,8 @@ fn editor(session: &Session, context: &Context) -> Reedline {
         .with_validator(Box::new(WholeStatement))
         .with_hinter(Box::new(DefaultHinter::default()))
         .with_ansi_colors(
-            context.style != crate::output::Style::new(crate::args::Color::Never, false),
+            context.style
+                != esker_terminal::output::Style::new(esker_terminal::args::Color::Never, false),
         );
     if let Some(path) = history_path() {
         match FileBackedHistory::with_file(HISTORY_LINES, path.clone()) {

@@ -7,10 +7,10 @@ use esker_model::{
     EdgeSelect, GraphRead as _, GraphWrite as _, NeverCancel, Traversal, Version, VersionRange,
     Versions,
 };
+use esker_testkit::port::free_port;
 use esker_testkit::wait::{eventually, wait_until};
 use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader, Read as _};
-use std::net::{SocketAddr, TcpListener};
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -23,19 +23,6 @@ pub(crate) struct Cluster {
     servers: Vec<String>,
 }
 
-/// Returns a port that is currently free at the addresses of all servers.
-fn port() -> u16 {
-    eventually(|| {
-        let listener = TcpListener::bind("127.0.0.3:0")?;
-        let port = listener.local_addr()?.port();
-        // The port may be taken at the other servers' addresses.
-        for server in [1, 2, 4] {
-            TcpListener::bind(SocketAddr::from(([127, 0, 0, server], port)))?;
-        }
-        Ok::<_, std::io::Error>(port)
-    })
-}
-
 pub(crate) fn describe(folder: &Path, more: &str) {
     describe_servers(folder, 3, more);
 }
@@ -44,7 +31,7 @@ pub(crate) fn describe_servers(folder: &Path, servers: u32, more: &str) {
     let file = folder.join("lab.toml");
     let text = format!(
         "servers = {servers}\nlisten = \"127.0.0.1:{}\"\nmemory = \"32MiB\"\nvnodes = 64\n{more}",
-        port()
+        free_port()
     );
     std::fs::write(file, text).unwrap();
 }

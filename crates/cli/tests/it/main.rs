@@ -7,12 +7,6 @@
 )]
 
 mod access;
-mod bench_cluster;
-mod bench_hostile;
-mod bench_moving;
-mod bench_names;
-mod bench_objects;
-mod bench_rdf;
 mod cases;
 mod cluster;
 mod cluster_objects;

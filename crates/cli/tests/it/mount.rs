@@ -165,35 +165,6 @@ fn a_mount_of_a_dead_process_is_reported() {
     lab.well(&["umount", "mnt"]);
 }
 
-#[test]
-fn it_is_measured() {
-    if !can_mount() {
-        return;
-    }
-    let lab = Lab::new();
-    let args = [
-        "bench", "mount", "--files", "200", "--large", "2MiB", "--format", "json",
-    ];
-    let report: Json = serde_json::from_str(&lab.well(&args)).unwrap();
-    let results = report["results"].as_array().unwrap();
-    for case in [
-        "create, one directory",
-        "stat, unique directories",
-        "read a large file",
-    ] {
-        assert!(
-            results.iter().any(|f| f["case"] == case),
-            "{case}: {results:?}"
-        );
-    }
-    let left = fs::read_dir(lab.folder.path()).unwrap();
-    let left = left.filter(|e| {
-        let name = e.as_ref().unwrap().file_name();
-        name.to_string_lossy().starts_with("esker-bench")
-    });
-    assert_eq!(left.count(), 0);
-}
-
 /// The files of an origin as a file system: its contents and their changes.
 #[test]
 fn an_origin_is_shown() {

@@ -11,6 +11,7 @@ use esker_model::filter::Expr;
 use esker_model::namespace::{Change, NamePath, Namespace as _, NewFile};
 use esker_model::object::{Find, Identity, ObjectKey, ObjectRead as _};
 use esker_model::{GraphWrite as _, NeverCancel};
+use esker_testkit::port::free_port;
 use esker_testkit::wait::{eventually, wait_until};
 use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -40,11 +41,7 @@ pub(crate) struct Moving {
 impl Moving {
     /// Starts a cluster; `more` is added to its file.
     pub(crate) fn up(servers: u32, stores: u32, more: &str) -> Self {
-        let port = TcpListener::bind("127.0.0.9:0")
-            .unwrap()
-            .local_addr()
-            .unwrap()
-            .port();
+        let port = free_port();
         let servers = format!("servers = {servers}\nlisten = \"127.0.0.1:{port}\"");
         Self::up_at(&servers, stores, more)
     }
@@ -68,7 +65,7 @@ impl Moving {
             .args(["cluster", "up", "lab.toml"])
             .env("ESKER_ETCD", program())
             .stdout(Stdio::piped())
-            .stderr(Stdio::null())
+            .stderr(std::fs::File::create(folder.join("up.err")).unwrap())
             .spawn()
             .unwrap();
         let mut members = Vec::new();
@@ -81,7 +78,9 @@ impl Moving {
                 members.push(rest.split(' ').next().unwrap().to_owned());
             }
         }
-        panic!("not ready: {:?}", up.wait());
+        let status = up.wait();
+        let said = std::fs::read_to_string(folder.join("up.err")).unwrap();
+        panic!("not ready: {status:?}: {said}");
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -410,11 +409,7 @@ fn mismatched_configurations_are_refused() {
     let storage = storage.display();
     let other = tempfile::tempdir().unwrap();
     let endpoints = format!("[etcd]\n{}", cluster.endpoints(url));
-    let port = TcpListener::bind("127.0.0.9:0")
-        .unwrap()
-        .local_addr()
-        .unwrap()
-        .port();
+    let port = free_port();
     let servers = format!("servers = [\"127.0.0.9:{port}\"]\nvnodes = 64\n");
     let refused = |file: &str, content: &str, expected: &str| {
         std::fs::write(other.path().join(file), content).unwrap();

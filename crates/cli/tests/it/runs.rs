@@ -1,5 +1,6 @@
 //! `esker run`, `log` and `spool`: programs are not affected, and runs are not lost.
 
+use esker_testkit::port::free_port;
 use esker_testkit::wait::wait_until;
 use serde_json::Value as Json;
 use std::fs;
@@ -203,9 +204,7 @@ fn a_run_that_is_killed_is_known_to_have_been() {
 #[test]
 fn a_database_that_is_away_gets_its_runs_later() {
     let lab = Lab::new();
-    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = free.local_addr().unwrap().port();
-    drop(free);
+    let port = free_port();
     let target = format!("esker://127.0.0.1:{port}");
     let out = lab
         .esker(&["run", "--target", &target, "--wait", "--", "true"])

@@ -1,9 +1,9 @@
 //! Remote files through a tier of the site cache: those of another Esker, and of a real sshd.
 
 use crate::serve::{Served, address_in, esker, run, text};
+use esker_testkit::port::free_port;
 use esker_testkit::wait::{eventually, wait_until};
 use std::fs;
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
@@ -242,10 +242,7 @@ impl Sshd {
                 .status();
             assert!(made.unwrap().success());
         }
-        let port = {
-            let free = TcpListener::bind("127.0.0.1:0").unwrap();
-            free.local_addr().unwrap().port()
-        };
+        let port = free_port();
         let host_key = fs::read_to_string(at("host_key.pub")).unwrap();
         fs::write(at("known_hosts"), format!("[127.0.0.1]:{port} {host_key}")).unwrap();
         let config = format!(

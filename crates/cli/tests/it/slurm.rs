@@ -1,10 +1,10 @@
 //! A cluster inside jobs of a real Slurm: its controller and two to four node daemons, on this machine.
 
 use crate::cases::darshan_logs;
+use esker_testkit::port::free_port;
 use esker_testkit::wait::{HANG, eventually};
 use std::fmt::Write as _;
 use std::fs;
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -66,15 +66,7 @@ impl Slurm {
                 .join(PLUGINS)
                 .display()
         );
-        // All ports are bound until the last one is drawn, so that none is drawn twice.
-        let free: Vec<TcpListener> = (0..=nodes)
-            .map(|_| TcpListener::bind("127.0.0.1:0").unwrap())
-            .collect();
-        let ports: Vec<u16> = free
-            .iter()
-            .map(|l| l.local_addr().unwrap().port())
-            .collect();
-        drop(free);
+        let ports: Vec<u16> = (0..=nodes).map(|_| free_port()).collect();
         let mut conf = format!(
             "ClusterName=esker\nSlurmctldHost={host}(127.0.0.1)\nSlurmctldPort={}\nSlurmUser={user}\nSlurmdUser={user}\n\
              AuthType=auth/none\nCredType=cred/none\nProctrackType=proctrack/linuxproc\nTaskPlugin=task/none\n\

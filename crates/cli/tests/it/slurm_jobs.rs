@@ -1,11 +1,11 @@
 //! Jobs reported by a real Slurm through its plug-in jobcomp/elasticsearch, and `esker import sacct` of tables.
 
 use crate::slurm::Slurm;
+use esker_testkit::port::free_port;
 use esker_testkit::wait::{eventually, wait_until};
 use serde_json::Value as Json;
 use std::collections::BTreeMap;
 use std::fs;
-use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
@@ -66,9 +66,7 @@ fn jobs(target: &str) -> BTreeMap<String, Json> {
 fn every_job_that_ends_becomes_a_vertex() {
     let dir = tempfile::tempdir().unwrap();
     let database = dir.path().join("lab.esker");
-    let free = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = free.local_addr().unwrap().port();
-    drop(free);
+    let port = free_port();
     let conf = format!(
         "JobCompType=jobcomp/elasticsearch\nJobCompLoc=http://127.0.0.1:{port}/ingest/slurm/_doc\nSchedulerParameters=sched_interval=1\n"
     );

@@ -177,13 +177,13 @@ mod tests {
             },
             Change::Edge {
                 key,
-                gone: true,
+                deleted: true,
                 properties: Properties::new(),
                 requested: true,
             },
             Change::Edge {
                 key,
-                gone: false,
+                deleted: false,
                 properties: set,
                 requested: false,
             },

@@ -256,7 +256,7 @@ impl Node {
             });
         };
         for (index, mutation) in mutations.iter().enumerate() {
-            let (source, edge_type, destination, gone, properties) = match &mutation.op {
+            let (source, edge_type, destination, deleted, properties) = match &mutation.op {
                 Op::PutEdge {
                     source,
                     edge_type,
@@ -296,7 +296,7 @@ impl Node {
             let inverse = key.reversed(schema.inverse(edge_type));
             let edge = |key, properties, requested| Change::Edge {
                 key,
-                gone,
+                deleted,
                 properties,
                 requested,
             };

@@ -124,25 +124,25 @@ impl Node {
     /// Splits of the vertices whose edges in this part are on other servers, as far as is known here; `None` if
     /// all are here.
     fn moved(&self, state: &State, part: &Part) -> Option<Vec<(VertexId, Vec<u8>)>> {
-        let mut gone = Vec::new();
+        let mut deleted = Vec::new();
         for op in &part.ops {
             if let Change::Edge { key, .. } = &op.change
                 && !self.is_here(state, key)
             {
-                gone.push(key.source);
+                deleted.push(key.source);
             }
             if let Change::Names(names) = &op.change {
                 for row in &names.rows {
                     if let Ok(RowHome::Entry(directory, _)) = row_home(&row.key)
                         && self.row_is_here(state, &row.key) == Some(false)
                     {
-                        gone.push(entries_vertex(directory));
+                        deleted.push(entries_vertex(directory));
                     }
                 }
             }
         }
-        gone.dedup();
-        (!gone.is_empty()).then(|| self.encoded_splits(state, &gone))
+        deleted.dedup();
+        (!deleted.is_empty()).then(|| self.encoded_splits(state, &deleted))
     }
 
     /// Whether rows of the namespace are unchanged since the coordinator read them. No other transaction writes them
@@ -491,8 +491,8 @@ fn can_fail(op: &PartOp) -> bool {
         Change::Adopt(_) | Change::Names(_) | Change::Release { .. } => false,
         Change::Vertex(_) | Change::Claim { .. } => true,
         Change::Edge {
-            gone, requested, ..
-        } => *gone && *requested,
+            deleted, requested, ..
+        } => *deleted && *requested,
     }
 }
 
@@ -506,12 +506,12 @@ fn part_ops<'a>(
             Change::Vertex(change) => PartChange::Vertex(change),
             Change::Edge {
                 key,
-                gone,
+                deleted,
                 properties,
                 requested,
             } => PartChange::Edge {
                 key: *key,
-                gone: *gone,
+                deleted: *deleted,
                 properties,
                 requested: *requested,
             },

@@ -48,7 +48,9 @@ impl Node {
             let state = &mut *state;
             for op in &part.ops {
                 let Change::Edge {
-                    key, gone: false, ..
+                    key,
+                    deleted: false,
+                    ..
                 } = &op.change
                 else {
                     continue;

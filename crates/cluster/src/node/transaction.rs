@@ -310,10 +310,11 @@ impl Node {
             let decided = state.own.decided.get(&slot);
             decided.map(|d| Arc::clone(&d.decision))
         };
-        let gone = decision.map_or(Ok(false), |decision| self.remove_transferred(tx, &decision))?;
+        let deleted =
+            decision.map_or(Ok(false), |decision| self.remove_transferred(tx, &decision))?;
         let mut state = self.state();
         let known = state.own.decided.remove(&slot);
-        if known.is_some() && !gone {
+        if known.is_some() && !deleted {
             state.own.done.push(decided_key(tx.incarnation, tx.number));
         }
         if tx.incarnation == self.incarnation {

@@ -135,7 +135,7 @@ impl Node {
                 if ObjectId::of_vertex(*id).is_some() {
                     let vertex = match vertex {
                         // A deleted vertex no longer says who owned it.
-                        Some(gone) if gone.deleted => self.before_deletion(&gone).await?,
+                        Some(deleted) if deleted.deleted => self.before_deletion(&deleted).await?,
                         other => other,
                     };
                     let seen = vertex.as_ref().is_none_or(|v| {
@@ -295,9 +295,9 @@ impl Node {
     }
 
     /// Returns a vertex as it was before it was deleted.
-    async fn before_deletion(self: &Arc<Self>, gone: &Vertex) -> Result<Option<Vertex>> {
-        let before = Version(gone.version.0.saturating_sub(1));
-        let found = self.stored_vertices(&[gone.id], before).await?;
+    async fn before_deletion(self: &Arc<Self>, deleted: &Vertex) -> Result<Option<Vertex>> {
+        let before = Version(deleted.version.0.saturating_sub(1));
+        let found = self.stored_vertices(&[deleted.id], before).await?;
         Ok(found.into_iter().next().flatten())
     }
 

@@ -52,13 +52,13 @@ fn put_change(out: &mut Vec<u8>, change: &Change) {
         Change::Vertex(op) => put_op(out, op),
         Change::Edge {
             key,
-            gone,
+            deleted,
             properties,
             requested,
         } => {
             out.push(16);
             out.extend_from_slice(&key.encode());
-            out.push(u8::from(*gone) | u8::from(*requested) << 1);
+            out.push(u8::from(*deleted) | u8::from(*requested) << 1);
             properties.encode(out);
         }
         Change::Adopt(adopt) => {
@@ -159,7 +159,7 @@ fn take_change(r: &mut Reader<'_>) -> Result<Change, DecodeError> {
             let properties = Properties::decode(r)?;
             Ok(Change::Edge {
                 key,
-                gone: flags & 1 != 0,
+                deleted: flags & 1 != 0,
                 properties,
                 requested: flags & 2 != 0,
             })

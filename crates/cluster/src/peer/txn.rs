@@ -47,7 +47,7 @@ pub enum Change {
         /// Key of this direction.
         key: EdgeKey,
         /// Whether the edge is deleted.
-        gone: bool,
+        deleted: bool,
         /// Complete new properties.
         properties: Properties,
         /// Whether this is the requested direction, which is counted and must exist to be deleted; otherwise the inverse.

@@ -84,9 +84,9 @@ impl Resize<'_> {
                     match what {
                         RowSubject::Object(_) => objects += 1,
                         RowSubject::Edge(_) => {
-                            let (gone, _) = EdgeRecord::decode_head(value)
+                            let (deleted, _) = EdgeRecord::decode_head(value)
                                 .map_err(|e| Error::corrupt("an edge's row", e))?;
-                            edges += u64::from(!gone);
+                            edges += u64::from(!deleted);
                         }
                         RowSubject::Vertex(_) | RowSubject::Entry(..) | RowSubject::Derived => {}
                     }

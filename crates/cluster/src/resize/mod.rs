@@ -252,7 +252,7 @@ impl<'a> Resize<'a> {
             let id = key.get(1..17).and_then(|id| id.try_into().ok());
             let id = VertexId(id.unwrap_or_default());
             match LocationRecord::decode(id, row) {
-                Ok(record) if record.departed && !record.gone => {
+                Ok(record) if record.departed && !record.deleted => {
                     departed.insert(id);
                 }
                 Ok(_) => {}

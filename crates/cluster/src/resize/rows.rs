@@ -140,15 +140,16 @@ struct ServerCounters<'t> {
 impl ServerCounters<'_> {
     fn vertex(&mut self, row: &[u8]) -> Result<()> {
         let view = VertexView::decode(row).map_err(|e| Error::corrupt("a vertex's row", e))?;
-        if !view.gone {
+        if !view.deleted {
             *self.vertices.entry(view.type_id).or_default() += 1;
         }
         Ok(())
     }
 
     fn edge(&mut self, key: EdgeKey, row: &[u8]) -> Result<()> {
-        let gone = EdgeRecord::decode_head(row).map_err(|e| Error::corrupt("an edge's row", e))?;
-        if gone.0 {
+        let deleted =
+            EdgeRecord::decode_head(row).map_err(|e| Error::corrupt("an edge's row", e))?;
+        if deleted.0 {
             return Ok(());
         }
         *self.edges.entry(key.edge_type).or_default() += 1;

@@ -86,7 +86,7 @@ impl Check<'_> {
         if self.part {
             return Ok(None);
         }
-        if directory != root() && location_record(&rows, directory)?.is_none_or(|p| p.gone) {
+        if directory != root() && location_record(&rows, directory)?.is_none_or(|p| p.deleted) {
             return Ok(Some(format!("{called}: there is no such directory")));
         }
         match dentry.inode {
@@ -97,7 +97,7 @@ impl Check<'_> {
                         .iter()
                         .any(|(d, n)| *d == directory && *n == dentry.name)
                 });
-                if !listed || place.is_none_or(|p| p.gone || p.inode.is_none()) {
+                if !listed || place.is_none_or(|p| p.deleted || p.inode.is_none()) {
                     return Ok(Some(format!(
                         "{called}: its file, which has several names, does not know of it"
                     )));
@@ -107,7 +107,7 @@ impl Check<'_> {
                 let place = location_record(&rows, dentry.id)?;
                 let here = place
                     .as_ref()
-                    .is_none_or(|p| !p.gone && p.names == [(directory, dentry.name.clone())]);
+                    .is_none_or(|p| !p.deleted && p.names == [(directory, dentry.name.clone())]);
                 if !here || inode.is_directory() && place.is_none() {
                     return Ok(Some(format!(
                         "{called}: inode {} is said to be elsewhere",
@@ -131,7 +131,7 @@ impl Check<'_> {
                 )));
             }
         };
-        if place.gone || id == root() || self.part {
+        if place.deleted || id == root() || self.part {
             return Ok(None);
         }
         let rows = CommittedRows(self.read);
@@ -165,7 +165,7 @@ impl Check<'_> {
         }
         let place = location_record(&CommittedRows(self.read), child)?;
         let there = place.is_some_and(|p| {
-            !p.gone
+            !p.deleted
                 && p.names
                     .iter()
                     .any(|(d, n)| *d == parent && n.as_bytes() == value)

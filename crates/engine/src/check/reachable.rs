@@ -70,7 +70,7 @@ impl Reachable {
         ids.sort_unstable();
         let mut names = Vec::new();
         for (id, number) in ids {
-            if self.root(number) != ANCHOR && vertex_record(read, id)?.is_some_and(|r| !r.gone) {
+            if self.root(number) != ANCHOR && vertex_record(read, id)?.is_some_and(|r| !r.deleted) {
                 names.push(name_of(read, schema, id));
             }
         }

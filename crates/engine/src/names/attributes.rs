@@ -30,13 +30,13 @@ pub(super) struct InodeLocation {
     name: Name,
     linked: bool,
     /// Whether the file was removed while a process has it open.
-    gone: bool,
+    deleted: bool,
 }
 
 impl InodeLocation {
     /// Whether the file was removed.
     pub(super) fn is_gone(&self) -> bool {
-        self.gone
+        self.deleted
     }
 }
 
@@ -78,7 +78,7 @@ impl Txn<'_, '_> {
             place: (0, 0),
             name: rows::root_name()?,
             linked: false,
-            gone: false,
+            deleted: false,
         };
         Ok((rows::root_inode(&*self.overlay)?, at))
     }
@@ -95,7 +95,7 @@ impl Txn<'_, '_> {
                     place: (0, 0),
                     name: handle.name.clone(),
                     linked: false,
-                    gone: true,
+                    deleted: true,
                 };
                 Ok((*inode, at))
             }
@@ -127,7 +127,7 @@ impl Txn<'_, '_> {
             place: (found.hash, found.n),
             name,
             linked,
-            gone: false,
+            deleted: false,
         };
         Ok((inode, at))
     }
@@ -148,7 +148,7 @@ impl Txn<'_, '_> {
         before: &Inode,
         mut inode: Inode,
     ) -> Result<VertexId> {
-        if at.gone {
+        if at.deleted {
             return self.put_gone(at, inode);
         }
         self.supersede(at.directory, &at.name, before);
@@ -186,7 +186,7 @@ impl Txn<'_, '_> {
         let id = inode.id;
         let place = rows::location_record(&*self.overlay, id)?;
         let place = place.unwrap_or_else(|| LocationRecord {
-            gone: true,
+            deleted: true,
             departed: true,
             ..LocationRecord::at(at.directory, at.name)
         });

@@ -264,8 +264,9 @@ impl Txn<'_, '_> {
             Some(owner) if owner == directory.id.0 => Naming::Path,
             Some(owner) => {
                 let owner = VertexId(owner.as_slice().try_into().unwrap_or_default());
-                let gone = rows::location_record(&*self.overlay, owner)?.is_none_or(|p| p.gone);
-                if gone {
+                let deleted =
+                    rows::location_record(&*self.overlay, owner)?.is_none_or(|p| p.deleted);
+                if deleted {
                     // All files that were in it have left it, and each of them has a location record.
                     self.overlay.put(Table::Names, key, directory.id.0);
                     self.record_departure(names, directory, 0)?;

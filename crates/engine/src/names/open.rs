@@ -73,10 +73,10 @@ impl<R: NameRows + ?Sized> Resolver<'_, R> {
                 return Ok(location);
             }
             let place = rows::location_record(self.rows, handle.id)?;
-            let Some(place) = place.filter(|p| p.gone || !p.names.is_empty()) else {
+            let Some(place) = place.filter(|p| p.deleted || !p.names.is_empty()) else {
                 return self.last_state(handle);
             };
-            if place.gone {
+            if place.deleted {
                 let inode = place.inode.filter(|i| has_birth_time_of(handle, i));
                 let inode = inode.ok_or_else(|| stale(handle))?;
                 return Ok(OpenLocation::Gone(Box::new(inode)));

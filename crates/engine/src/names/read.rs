@@ -468,7 +468,7 @@ impl Namespace for Engine {
         }])
     }
 
-    fn look(
+    fn resolve_open(
         &self,
         principal: Option<&Principal>,
         path: &NamePath,

@@ -129,7 +129,7 @@ impl Txn<'_, '_> {
         inode.links = 0;
         let id = inode.id;
         let place = LocationRecord {
-            gone: true,
+            deleted: true,
             departed: true,
             names: vec![(parent.id, name)],
             inode: Some(inode),
@@ -149,7 +149,7 @@ impl Txn<'_, '_> {
         };
         if let Some(partial) = names.partial {
             let is_home = partial.is_home(inode.id);
-            if is_home && self.current_vertex(inode.id)?.is_none_or(|r| r.gone) {
+            if is_home && self.current_vertex(inode.id)?.is_none_or(|r| r.deleted) {
                 return Ok(false);
             }
             let known = partial.vertex(inode.id)?.is_some();

@@ -133,7 +133,7 @@ fn removed(
 ) -> Result<RemovableRows> {
     portion(snapshot, from, &mut |id, _, value| {
         let place = LocationRecord::decode(id, value).map_err(corrupt)?;
-        let Some(inode) = place.inode.filter(|i| place.gone && !i.is_directory()) else {
+        let Some(inode) = place.inode.filter(|i| place.deleted && !i.is_directory()) else {
             return Ok(false);
         };
         let goes = inode.version <= since && vertex_record(snapshot, id)?.is_none();
@@ -146,6 +146,6 @@ fn removed(
 fn removed_at(snapshot: &dyn Snapshot, id: VertexId) -> Result<Option<Version>> {
     let place = super::rows::location_record(&super::CommittedRows(snapshot), id)?;
     Ok(place
-        .filter(|p| p.gone)
+        .filter(|p| p.deleted)
         .and_then(|p| Some(p.inode?.version)))
 }

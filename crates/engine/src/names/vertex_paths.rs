@@ -187,7 +187,7 @@ impl<'r, R: NameRows + ?Sized> VertexPaths<'r, R> {
             return Ok(somewhere.then_some(FileState::Inconsistent));
         };
         let found = FileLocation { names, inode };
-        Ok(Some(if place.gone {
+        Ok(Some(if place.deleted {
             FileState::Gone(found)
         } else {
             FileState::Live(found)

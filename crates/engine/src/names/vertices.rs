@@ -98,7 +98,7 @@ impl Engine {
         if !self.names.has_vertices() {
             return Ok(());
         }
-        let Some(record) = vertex_record(&*self.store, inode.id)?.filter(|r| !r.gone) else {
+        let Some(record) = vertex_record(&*self.store, inode.id)?.filter(|r| !r.deleted) else {
             return Ok(());
         };
         show_tags(inode, &record.user);
@@ -188,7 +188,10 @@ impl Txn<'_, '_> {
         // Attributes of the vertex, if it exists.
         let user = match names.partial {
             Some(partial) => partial.vertex(id)?.map(|v| v.user),
-            None => self.current_vertex(id)?.filter(|r| !r.gone).map(|r| r.user),
+            None => self
+                .current_vertex(id)?
+                .filter(|r| !r.deleted)
+                .map(|r| r.user),
         };
         let there = user
             .as_ref()

@@ -247,9 +247,9 @@ pub(super) fn read(table: &mut Table, bytes: &[u8]) -> Result<(), DecodeError> {
         numbers("latest versions")?,
         numbers("static versions")?,
     ];
-    let gone: Vec<u32> = set_bits(&mut r, count)?.collect();
+    let deleted: Vec<u32> = set_bits(&mut r, count)?.collect();
     table
-        .extend(&ids, parts, &gone)
+        .extend(&ids, parts, &deleted)
         .map_err(|()| r.error("objects that are new"))?;
     let columns = r.count(3, "a number of columns")?;
     let mut here = Vec::with_capacity(columns);

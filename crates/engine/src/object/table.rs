@@ -194,8 +194,8 @@ impl Table {
     /// Appends the row of an object, as `VertexRecord::encode` would write it.
     pub(super) fn encode(&self, slot: u32, out: &mut Vec<u8>) {
         let at = slot as usize;
-        let gone = !self.live.contains(slot);
-        out.push(u8::from(gone));
+        let deleted = !self.live.contains(slot);
+        out.push(u8::from(deleted));
         let (first, latest) = (self.first(slot), self.latest(slot));
         put_u64(out, first.0);
         put_u64(out, latest.0);
@@ -263,12 +263,12 @@ impl Table {
             }
             column.set(slot, value, version, slots);
         }
-        self.settle(slot, view.gone, hash);
+        self.settle(slot, view.deleted, hash);
         Ok(())
     }
 
-    fn settle(&mut self, slot: u32, gone: bool, hash: u128) {
-        if gone {
+    fn settle(&mut self, slot: u32, deleted: bool, hash: u128) {
+        if deleted {
             self.live.remove(slot);
             self.forget_identity(slot);
         } else {

@@ -48,7 +48,7 @@ pub(crate) fn read_edge(
         return Ok(None);
     };
     if current.version <= as_of {
-        return Ok((!current.gone).then(|| edge(key, current)));
+        return Ok((!current.deleted).then(|| edge(key, current)));
     }
     let mut past = None;
     let range = versions_until(&key, as_of);
@@ -62,14 +62,14 @@ pub(crate) fn read_edge(
 
 fn edge(key: EdgeKey, record: EdgeRecord) -> Edge {
     let EdgeRecord {
-        gone,
+        deleted,
         version,
         properties,
     } = record;
     Edge {
         key,
         version,
-        deleted: gone,
+        deleted,
         properties,
     }
 }
@@ -87,11 +87,11 @@ fn decode_value(
     if properties {
         return EdgeRecord::decode(value).map(|r| edge(key, r));
     }
-    let (gone, version) = EdgeRecord::decode_head(value)?;
+    let (deleted, version) = EdgeRecord::decode_head(value)?;
     Ok(Edge {
         key,
         version,
-        deleted: gone,
+        deleted,
         properties: Properties::new(),
     })
 }

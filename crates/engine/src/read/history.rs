@@ -93,7 +93,7 @@ pub(crate) fn edge_history(
 ) -> Result<Vec<EdgeEvent>> {
     let event = |record: EdgeRecord, archived| {
         let EdgeRecord {
-            gone,
+            deleted,
             version,
             properties,
         } = record;
@@ -101,7 +101,7 @@ pub(crate) fn edge_history(
             edge: Edge {
                 key,
                 version,
-                deleted: gone,
+                deleted,
                 properties,
             },
             archived,

@@ -69,14 +69,18 @@ fn current(id: VertexId, record: VertexRecord) -> Vertex {
         id,
         type_id: record.type_id,
         key: record.key,
-        version: if record.gone {
+        version: if record.deleted {
             record.static_version
         } else {
             record.latest
         },
-        deleted: record.gone,
+        deleted: record.deleted,
         attributes: record.attributes,
-        user: if record.gone { Vec::new() } else { record.user },
+        user: if record.deleted {
+            Vec::new()
+        } else {
+            record.user
+        },
     }
 }
 
@@ -90,7 +94,7 @@ fn past(
         Some((
             record.static_version,
             StaticRecord {
-                gone: record.gone,
+                deleted: record.deleted,
                 mentioned: record.mentioned,
                 attributes: record.attributes,
             },
@@ -106,7 +110,7 @@ fn past(
         type_id: record.type_id,
         key: record.key,
         version: static_version,
-        deleted: statics.gone,
+        deleted: statics.deleted,
         attributes: statics.attributes,
         user: Vec::new(),
     };
@@ -232,12 +236,12 @@ pub(crate) fn exists(read: &(impl Read + ?Sized), id: VertexId, as_of: Version) 
         return Ok(true);
     };
     if record.static_version <= as_of {
-        return Ok(!record.gone);
+        return Ok(!record.deleted);
     }
     if as_of < record.first {
         return Ok(false);
     }
-    Ok(static_as_of(read, id, as_of)?.is_some_and(|(_, s)| !s.gone))
+    Ok(static_as_of(read, id, as_of)?.is_some_and(|(_, s)| !s.deleted))
 }
 
 /// Passes the selected vertices to `sink`, by (type, id).
@@ -313,9 +317,11 @@ pub(crate) fn scan_type_index(
 /// The event of a static record, for histories.
 pub(super) fn put_or_deleted(statics: StaticRecord) -> esker_model::VertexChange {
     let StaticRecord {
-        gone, attributes, ..
+        deleted,
+        attributes,
+        ..
     } = statics;
-    if gone {
+    if deleted {
         esker_model::VertexChange::Deleted
     } else {
         esker_model::VertexChange::Put(attributes)
@@ -324,13 +330,13 @@ pub(super) fn put_or_deleted(statics: StaticRecord) -> esker_model::VertexChange
 
 /// The static part of a current row.
 pub(super) fn static_part(record: &VertexRecord) -> StaticRecord {
-    let attributes = if record.gone {
+    let attributes = if record.deleted {
         Properties::new()
     } else {
         record.attributes.clone()
     };
     StaticRecord {
-        gone: record.gone,
+        deleted: record.deleted,
         mentioned: record.mentioned,
         attributes,
     }

@@ -395,9 +395,9 @@ impl<'s> ListReader<'s> {
             let destination = destination.map(VertexId).ok_or_else(|| {
                 corrupt("rows", Reader::new(key).error("a destination vertex id"))
             })?;
-            let (gone, version) =
+            let (deleted, version) =
                 EdgeRecord::decode_head(cursor.value()).map_err(|e| corrupt("rows", e))?;
-            let flow = list.take(self.context, (!gone).then_some(destination), version);
+            let flow = list.take(self.context, (!deleted).then_some(destination), version);
             if flow.is_break() || !cursor.advance()? {
                 return Ok(list);
             }
@@ -445,7 +445,7 @@ pub(crate) fn existed_in(source: &Source<'_>, id: VertexId, versions: Versions) 
     let Some(record) = read::vertex_record(source, id)? else {
         return Ok(true);
     };
-    if !record.gone && range.contains(record.static_version) {
+    if !record.deleted && range.contains(record.static_version) {
         return Ok(true);
     }
     let mut existed = false;
@@ -461,7 +461,7 @@ pub(crate) fn existed_in(source: &Source<'_>, id: VertexId, versions: Versions) 
         let record =
             esker_model::record::StaticRecord::decode(value).map_err(|e| corrupt("history", e));
         let record = error.keep(record)?;
-        existed |= !record.gone && version.is_some_and(|v| range.contains(v));
+        existed |= !record.deleted && version.is_some_and(|v| range.contains(v));
         if existed {
             Flow::Break(())
         } else {

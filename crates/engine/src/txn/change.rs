@@ -53,7 +53,7 @@ impl Txn<'_, '_> {
         version: Version,
     ) -> Result<Option<Properties>> {
         if version >= record.static_version {
-            return Ok((!record.gone).then(|| record.attributes.clone()));
+            return Ok((!record.deleted).then(|| record.attributes.clone()));
         }
         let range = KeyRange {
             from: static_history(id, version),
@@ -65,6 +65,6 @@ impl Txn<'_, '_> {
         };
         let then = StaticRecord::decode(&value)
             .map_err(|e| Error::corrupt("a row of table `history`", e))?;
-        Ok((!then.gone).then_some(then.attributes))
+        Ok((!then.deleted).then_some(then.attributes))
     }
 }

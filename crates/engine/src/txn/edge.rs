@@ -10,7 +10,7 @@ use esker_store::Table;
 
 /// The current row of an edge.
 struct Current {
-    gone: bool,
+    deleted: bool,
     version: Version,
     value: Vec<u8>,
 }
@@ -61,16 +61,16 @@ impl Txn<'_, '_> {
             destination: destination.id,
         };
         let current = self.current_edge(&key)?;
-        let stored = current.as_ref().map(|c| (c.gone, c.version));
+        let stored = current.as_ref().map(|c| (c.deleted, c.version));
         let version = self.version_after(at, stored.map_or(Version::ZERO, |s| s.1));
         // Deleting an edge again at the version of its deletion is a repetition; otherwise the edge must exist.
-        let deletable = stored.is_some_and(|(gone, v)| !gone || version <= v);
+        let deletable = stored.is_some_and(|(deleted, v)| !deleted || version <= v);
         if !deletable {
             return Err(self.no_edge(source, edge_type, destination));
         }
         let mut value = Vec::with_capacity(10);
         EdgeRecord {
-            gone: true,
+            deleted: true,
             version,
             properties: Properties::new(),
         }
@@ -83,8 +83,8 @@ impl Txn<'_, '_> {
         self.overlay
             .get_with(Table::Rows, &key.encode(), &mut |value| {
                 current = Some(
-                    EdgeRecord::decode_head(value).map(|(gone, version)| Current {
-                        gone,
+                    EdgeRecord::decode_head(value).map(|(deleted, version)| Current {
+                        deleted,
                         version,
                         value: value.to_vec(),
                     }),
@@ -101,7 +101,7 @@ impl Txn<'_, '_> {
         key: &EdgeKey,
         current: Option<Current>,
         version: Version,
-        gone: bool,
+        deleted: bool,
         value: &[u8],
     ) -> Result<()> {
         let inverse = key.reversed(self.schema.inverse(key.edge_type));
@@ -112,32 +112,32 @@ impl Txn<'_, '_> {
         } else {
             &both[..]
         };
-        self.write_directions(both, current, version, gone, value)
+        self.write_directions(both, current, version, deleted, value)
     }
 
     /// Writes one version of one direction of an edge, when another engine has the other direction.
     pub(super) fn direction(
         &mut self,
         key: &EdgeKey,
-        gone: bool,
+        deleted: bool,
         properties: &Properties,
         requested: bool,
         at: Option<Version>,
     ) -> Result<()> {
         let current = self.current_edge(key)?;
-        let stored = current.as_ref().map(|c| (c.gone, c.version));
+        let stored = current.as_ref().map(|c| (c.deleted, c.version));
         let version = self.version_after(at, stored.map_or(Version::ZERO, |s| s.1));
-        let deletable = stored.is_some_and(|(gone, v)| !gone || version <= v);
-        if gone && requested && !deletable {
+        let deletable = stored.is_some_and(|(deleted, v)| !deleted || version <= v);
+        if deleted && requested && !deletable {
             return Err(self.no_edge_of(key));
         }
         let mut value = std::mem::take(&mut self.scratch);
         value.clear();
-        value.push(u8::from(gone));
+        value.push(u8::from(deleted));
         value.extend_from_slice(&version.0.to_be_bytes());
         properties.encode(&mut value);
         let before = (self.effects.edges_created, self.effects.unchanged);
-        let written = self.write_directions(&[*key], current, version, gone, &value);
+        let written = self.write_directions(&[*key], current, version, deleted, &value);
         self.scratch = value;
         written?;
         if !requested {
@@ -152,12 +152,12 @@ impl Txn<'_, '_> {
         both: &[EdgeKey],
         current: Option<Current>,
         version: Version,
-        gone: bool,
+        deleted: bool,
         value: &[u8],
     ) -> Result<()> {
         let mut alive_before = false;
         if let Some(current) = current {
-            alive_before = !current.gone;
+            alive_before = !current.deleted;
             if version < current.version {
                 return self.write_past_edge(both, version, value);
             }
@@ -170,7 +170,7 @@ impl Txn<'_, '_> {
                 self.overlay.put_all(Table::History, past, &current.value);
             }
         }
-        let change = i64::from(!gone) - i64::from(alive_before);
+        let change = i64::from(!deleted) - i64::from(alive_before);
         let keys = both.iter().map(EdgeKey::encode);
         self.overlay.put_all(Table::Rows, keys, value);
         for k in both {

@@ -90,7 +90,7 @@ impl Txn<'_, '_> {
     ) -> Result<()> {
         let vertex = object_ref(self.schema, object).ok_or_else(no_type)?;
         let record = self.current_vertex(vertex.id)?;
-        let Some(record) = record.filter(|r| !r.gone) else {
+        let Some(record) = record.filter(|r| !r.deleted) else {
             return Err(self.no_vertex(vertex));
         };
         let present = identity_of(&record.attributes);

@@ -50,7 +50,7 @@ pub enum PartChange<'a> {
         /// Key of the edge in this direction.
         key: EdgeKey,
         /// Whether the edge is deleted.
-        gone: bool,
+        deleted: bool,
         /// All properties of the edge; they replace the previous ones.
         properties: &'a Properties,
         /// Whether this is the requested direction: the one that is counted, and must exist to be deleted.
@@ -343,10 +343,10 @@ impl Txn<'_, '_> {
             }),
             PartChange::Edge {
                 key,
-                gone,
+                deleted,
                 properties,
                 requested,
-            } => self.direction(&key, gone, properties, requested, op.at),
+            } => self.direction(&key, deleted, properties, requested, op.at),
         }
     }
 }
@@ -374,8 +374,8 @@ impl Engine {
             snapshot.scan(table, &range, &mut |key, value| {
                 let decoded = if table == Table::Rows {
                     EdgeKey::decode(key).and_then(|edge| {
-                        let (gone, _) = esker_model::record::EdgeRecord::decode_head(value)?;
-                        Ok((edge, !gone))
+                        let (deleted, _) = esker_model::record::EdgeRecord::decode_head(value)?;
+                        Ok((edge, !deleted))
                     })
                 } else {
                     EdgeKey::decode_history(key).map(|(edge, _)| (edge, false))

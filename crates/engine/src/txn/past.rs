@@ -82,10 +82,10 @@ impl Txn<'_, '_> {
         for (key, value) in rows {
             let bad = |e| Error::corrupt("a row of table `history`", e);
             if let HistoryKey::Static(_, v) = HistoryKey::decode(&key).map_err(bad)? {
-                all.insert(v, StaticRecord::decode(&value).map_err(bad)?.gone);
+                all.insert(v, StaticRecord::decode(&value).map_err(bad)?.deleted);
             }
         }
-        all.insert(record.static_version, record.gone);
+        all.insert(record.static_version, record.deleted);
         Ok(all)
     }
 
@@ -103,7 +103,7 @@ impl Txn<'_, '_> {
         version: Version,
     ) -> Result<bool> {
         if version >= record.static_version {
-            return Ok(!record.gone);
+            return Ok(!record.deleted);
         }
         if version < record.first || !self.ever_deleted(id)? {
             return Ok(version >= record.first);
@@ -112,7 +112,7 @@ impl Txn<'_, '_> {
         Ok(existence
             .range(..=version)
             .next_back()
-            .is_some_and(|(_, gone)| !gone))
+            .is_some_and(|(_, deleted)| !deleted))
     }
 
     /// Returns the version at which an attribute set at `version` ended because its vertex was deleted, if that happened before
@@ -129,7 +129,7 @@ impl Txn<'_, '_> {
         }
         let existence = self.existence(id, record, version)?;
         let mut later = existence.range(version.next()..);
-        let Some(deleted) = later.find(|(_, gone)| **gone).map(|(v, _)| *v) else {
+        let Some(deleted) = later.find(|(_, deleted)| **deleted).map(|(v, _)| *v) else {
             return Ok(None);
         };
         let current = record.user.iter().find(|a| a.name == name);

@@ -48,13 +48,13 @@ impl Txn<'_, '_> {
         let version = self.version_after(at, record.static_version);
         if version < record.static_version {
             let put = StaticRecord {
-                gone: false,
+                deleted: false,
                 mentioned: false,
                 attributes,
             };
             return self.put_past_static(vertex.id, record, version, put);
         }
-        let same = !record.gone && !record.mentioned && record.attributes == attributes;
+        let same = !record.deleted && !record.mentioned && record.attributes == attributes;
         if version == record.static_version && same {
             self.effects.unchanged += 1;
             return Ok(());
@@ -62,11 +62,11 @@ impl Txn<'_, '_> {
         if version > record.static_version {
             self.supersede_static(vertex.id, &record);
         }
-        if record.gone {
+        if record.deleted {
             self.count(Counter::Vertices(vertex.type_id), 1);
             self.effects.vertices_created += 1;
         }
-        record.gone = false;
+        record.deleted = false;
         record.mentioned = false;
         record.attributes = attributes;
         record.static_version = version;
@@ -85,25 +85,25 @@ impl Txn<'_, '_> {
             let version = self.version_after(at, Version::ZERO);
             return self.create_vertex(vertex, key, (Properties::new(), true), version);
         };
-        if record.gone {
+        if record.deleted {
             self.refuse_object(vertex, "the object was deleted")?;
         }
         self.check_same(&record, vertex, &key)?;
         let version = self.version_after(
             at,
-            if record.gone {
+            if record.deleted {
                 record.static_version
             } else {
                 Version::ZERO
             },
         );
-        if record.gone && version >= record.static_version {
+        if record.deleted && version >= record.static_version {
             self.put_vertex(vertex, key, Properties::new(), Some(version))?;
             return self.mark_mentioned(vertex.id);
         }
         if !self.existed(vertex.id, &record, version)? {
             let mention = StaticRecord {
-                gone: false,
+                deleted: false,
                 mentioned: true,
                 attributes: Properties::new(),
             };
@@ -153,7 +153,7 @@ impl Txn<'_, '_> {
         // On a deleted vertex, only changes dated before its deletion are allowed.
         let late = |r: &VertexRecord| at.is_some_and(|at| at < r.static_version);
         let record = self.current_vertex(vertex.id)?;
-        let Some(mut record) = record.filter(|r| !r.gone || late(r)) else {
+        let Some(mut record) = record.filter(|r| !r.deleted || late(r)) else {
             return Err(self.no_vertex(vertex));
         };
         let version = self.version_after(at, record.latest);
@@ -191,10 +191,10 @@ impl Txn<'_, '_> {
                 record.latest
             },
         );
-        if record.gone && version > record.static_version {
+        if record.deleted && version > record.static_version {
             return Err(self.no_vertex(vertex));
         }
-        if record.gone && version == record.static_version {
+        if record.deleted && version == record.static_version {
             self.effects.unchanged += 1;
             return Ok(());
         }
@@ -212,18 +212,18 @@ impl Txn<'_, '_> {
         }
         self.mark_deleted(vertex.id);
         if version < record.static_version {
-            let gone = StaticRecord {
-                gone: true,
+            let deleted = StaticRecord {
+                deleted: true,
                 mentioned: false,
                 attributes: Properties::new(),
             };
-            return self.put_past_static(vertex.id, record, version, gone);
+            return self.put_past_static(vertex.id, record, version, deleted);
         }
         if version > record.static_version {
             self.supersede_static(vertex.id, &record);
         }
         self.count(Counter::Vertices(record.type_id), -1);
-        record.gone = true;
+        record.deleted = true;
         record.mentioned = false;
         record.attributes = Properties::new();
         record.static_version = version;
@@ -245,7 +245,7 @@ impl Txn<'_, '_> {
             self.names.note_vertices();
         }
         let record = VertexRecord {
-            gone: false,
+            deleted: false,
             mentioned,
             first: version,
             latest: version,
@@ -339,7 +339,7 @@ impl Txn<'_, '_> {
     fn supersede_static(&mut self, id: VertexId, record: &VertexRecord) {
         let mut value = Vec::new();
         StaticRecord {
-            gone: record.gone,
+            deleted: record.deleted,
             mentioned: record.mentioned,
             attributes: record.attributes.clone(),
         }
@@ -358,7 +358,7 @@ impl Txn<'_, '_> {
         version: Version,
         past: StaticRecord,
     ) -> Result<()> {
-        if !past.gone {
+        if !past.deleted {
             match self.successor_in_history(id, version)? {
                 Some((key, true)) => self.overlay.remove(Table::History, key),
                 None if record.mentioned => {
@@ -371,7 +371,7 @@ impl Txn<'_, '_> {
         if !changed {
             self.effects.unchanged += 1;
         }
-        if version < record.first && !past.gone {
+        if version < record.first && !past.deleted {
             record.first = version;
         }
         self.store_vertex(id, record, Version::ZERO)

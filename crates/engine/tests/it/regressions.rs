@@ -338,8 +338,8 @@ fn a_range_sees_what_held_when_it_began() {
         let edge = db.edge("job:1", "read", file, &[]);
         db.batch(at(millis), vec![edge]).unwrap();
     }
-    let gone = db.edge_deletion("job:1", "read", "file:b");
-    db.batch(at(8), vec![gone]).unwrap();
+    let deleted = db.edge_deletion("job:1", "read", "file:b");
+    db.batch(at(8), vec![deleted]).unwrap();
     db.delete(at(30), "job:1");
     let range = VersionRange {
         from: as_of(10),
@@ -474,7 +474,7 @@ fn counters_of_parts_with_old_versions_survive() {
             at: Some(Version(version)),
             change: PartChange::Edge {
                 key: key(n),
-                gone: false,
+                deleted: false,
                 properties: &properties,
                 requested: true,
             },

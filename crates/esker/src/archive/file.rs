@@ -49,7 +49,7 @@ const SCHEMA: &str = "message esker_history {
     optional fixed_len_byte_array(16) destination;
     optional binary name (UTF8);
     required int64 version (INTEGER(64,false));
-    required boolean gone;
+    required boolean deleted;
     required binary value;
 }";
 
@@ -72,7 +72,7 @@ struct Columns {
     name: Vec<ByteArray>,
     name_levels: Vec<i16>,
     version: Vec<i64>,
-    gone: Vec<bool>,
+    deleted: Vec<bool>,
     value: Vec<ByteArray>,
     bytes: usize,
 }
@@ -106,7 +106,7 @@ impl Columns {
         self.name
             .extend(name.map(|n| ByteArray::from(n.into_bytes())));
         self.version.push(version.0.cast_signed());
-        self.gone
+        self.deleted
             .push(value.first().is_some_and(|flags| flags & 1 != 0));
         self.bytes += value.len();
         self.value.push(ByteArray::from(value));
@@ -127,7 +127,7 @@ impl Columns {
         )?;
         put::<ByteArrayType>(&mut group, &self.name, Some(&self.name_levels))?;
         put::<Int64Type>(&mut group, &self.version, None)?;
-        put::<BoolType>(&mut group, &self.gone, None)?;
+        put::<BoolType>(&mut group, &self.deleted, None)?;
         put::<ByteArrayType>(&mut group, &self.value, None)?;
         group.close().map(|_| ())
     }

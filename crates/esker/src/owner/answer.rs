@@ -276,7 +276,7 @@ pub(super) fn answer(core: &Core, request: Request, out: &mut Answer<'_>) -> io:
             out.end(engine.stat(principal.as_ref(), &path, follow))
         }
         Request::Look(principal, path, how) => {
-            let last_check = engine.look(principal.as_ref(), &path, how);
+            let last_check = engine.resolve_open(principal.as_ref(), &path, how);
             out.end(last_check.and_then(|l| core.seal_looked(principal.as_ref(), l)))
         }
         Request::List(principal, path, after) => out.stream(|sink| {

@@ -7,16 +7,17 @@ pub(crate) mod part;
 mod rights;
 mod service;
 mod source;
+mod stack;
 #[cfg(test)]
 mod tests;
 
 pub use live::{
-    AddQuads, AddReport, Callback, Live, STACK, ServiceResults, StopCheck, UpdateOptions,
-    UpdateRequest,
+    AddQuads, AddReport, Callback, Live, ServiceResults, StopCheck, UpdateOptions, UpdateRequest,
 };
 pub use rights::{DEFAULT, RIGHTS};
 pub use service::Services;
 pub use source::{Compression, ENDINGS, files, format_of, open, unpacked};
+pub use stack::{STACK, on_large_stack};
 
 use crate::database::Database;
 use disk::Writer;

@@ -86,13 +86,13 @@ impl Namespace for Counted {
     fn stat(&self, principal: Option<&Principal>, path: &NamePath, follow: bool) -> Result<Inode> {
         self.0.files.stat(principal, path, follow)
     }
-    fn look(
+    fn resolve_open(
         &self,
         principal: Option<&Principal>,
         path: &NamePath,
         how: Open,
     ) -> Result<OpenLookup> {
-        self.0.files.look(principal, path, how)
+        self.0.files.resolve_open(principal, path, how)
     }
     fn list(
         &self,

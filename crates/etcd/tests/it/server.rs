@@ -1,6 +1,7 @@
 //! A real etcd on loopback, for tests of this crate and of its users.
 
 use crate::etcd_program::program;
+use esker_testkit::port::free_port;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
@@ -12,15 +13,10 @@ pub(crate) struct Etcd {
     pub(crate) ports: [u16; 2],
 }
 
-pub(crate) fn free() -> u16 {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap().port()
-}
-
 impl Etcd {
     pub(crate) fn start() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let ports = [free(), free()];
+        let ports = [free_port(), free_port()];
         let child = Self::run(folder.path(), ports);
         let url = format!("http://127.0.0.1:{}", ports[0]);
         let etcd = Self {

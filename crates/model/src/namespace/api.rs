@@ -288,8 +288,12 @@ pub trait Namespace: Send + Sync {
     /// Checks that the principal may open a path in this way, and returns the open file, or the place where a new file
     /// would be created. Nothing is changed or remembered: see [`super::OpenFile::open`]. Given an open file, opens it
     /// anew for its owner.
-    fn look(&self, principal: Option<&Principal>, path: &NamePath, how: Open)
-    -> Result<OpenLookup>;
+    fn resolve_open(
+        &self,
+        principal: Option<&Principal>,
+        path: &NamePath,
+        how: Open,
+    ) -> Result<OpenLookup>;
 
     /// Returns sums over the whole namespace.
     fn space(&self, by: SpaceBy) -> Result<Vec<Space>>;

@@ -257,7 +257,7 @@ impl OpenFile {
         };
         let mut how = how;
         for _ in 0..TRIES {
-            let (directory, place) = match names.look(principal, path, how)? {
+            let (directory, place) = match names.resolve_open(principal, path, how)? {
                 OpenLookup::Found(path, inode) if !how.truncate => {
                     return Ok((opened(path), *inode));
                 }
@@ -294,7 +294,7 @@ impl OpenFile {
                 write: how.write,
                 seal: [0; SEAL_BYTES],
             };
-            match names.look(principal, &handle.path(), how) {
+            match names.resolve_open(principal, &handle.path(), how) {
                 Ok(OpenLookup::Found(path, inode)) => return Ok((opened(path), *inode)),
                 // The file was created in another directory than the look-up found: it is opened like an existing file.
                 Err(Error::File(e)) if e.errno == Errno::Stale => {}

@@ -252,7 +252,7 @@ impl Dentry {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct LocationRecord {
     /// Whether the inode was unlinked and has no name any more; the listed name was the last one.
-    pub gone: bool,
+    pub deleted: bool,
     /// Whether an entry was removed from this directory, so that the id computed for a new entry may be taken.
     pub departed: bool,
     /// Directory and name of each of its names.
@@ -273,7 +273,7 @@ impl LocationRecord {
     /// Appends the encoded row.
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.push(
-            u8::from(self.gone)
+            u8::from(self.deleted)
                 | u8::from(self.departed) << 1
                 | u8::from(self.inode.is_some()) << 2,
         );
@@ -305,7 +305,7 @@ impl LocationRecord {
             .transpose()?;
         r.finish()?;
         Ok(Self {
-            gone: flags & 1 != 0,
+            deleted: flags & 1 != 0,
             departed: flags & 2 != 0,
             names,
             inode,
@@ -524,7 +524,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn rows_come_back(name in names(), inode in inodes(), gone in any::<bool>(), departed in any::<bool>(), linked in any::<bool>()) {
+        fn rows_come_back(name in names(), inode in inodes(), deleted in any::<bool>(), departed in any::<bool>(), linked in any::<bool>()) {
             let id = inode.id;
             let state = if linked { DentryInode::Linked(Kind::Fifo) } else { DentryInode::Inline(inode.clone()) };
             let dentry = Dentry { name: name.clone(), id, inode: state };
@@ -538,7 +538,7 @@ mod tests {
                 prop_assert!(Dentry::decode(row.get(..end).unwrap()).is_err());
             }
             prop_assert_eq!(Dentry::decode(&row).unwrap(), dentry);
-            let place = LocationRecord { gone, departed, names: vec![(id, name.clone()); 2], inode: linked.then(|| inode.clone()) };
+            let place = LocationRecord { deleted, departed, names: vec![(id, name.clone()); 2], inode: linked.then(|| inode.clone()) };
             let mut row = Vec::new();
             place.encode(&mut row);
             prop_assert_eq!(LocationRecord::decode(id, &row).unwrap(), place);

@@ -6,8 +6,8 @@ use esker_model::{Properties, Version, VertexTypeId};
 use proptest::prelude::*;
 
 fn edge_record() -> impl Strategy<Value = EdgeRecord> {
-    (any::<bool>(), version(), properties()).prop_map(|(gone, version, properties)| EdgeRecord {
-        gone,
+    (any::<bool>(), version(), properties()).prop_map(|(deleted, version, properties)| EdgeRecord {
+        deleted,
         version,
         properties,
     })
@@ -28,9 +28,9 @@ fn vertex_record() -> impl Strategy<Value = VertexRecord> {
         proptest::collection::vec(user, 0..4),
     )
         .prop_map(
-            |((gone, mentioned), [first, latest, static_version], t, key, attributes, user)| {
+            |((deleted, mentioned), [first, latest, static_version], t, key, attributes, user)| {
                 VertexRecord {
-                    gone,
+                    deleted,
                     mentioned,
                     first,
                     latest,
@@ -69,7 +69,7 @@ proptest! {
     #[test]
     fn edge_records_come_back(record in edge_record()) {
         let bytes = edge_bytes(&record);
-        prop_assert_eq!(EdgeRecord::decode_head(&bytes), Ok((record.gone, record.version)));
+        prop_assert_eq!(EdgeRecord::decode_head(&bytes), Ok((record.deleted, record.version)));
         prop_assert_eq!(EdgeRecord::decode(&bytes), Ok(record));
     }
 
@@ -79,8 +79,8 @@ proptest! {
     }
 
     #[test]
-    fn static_records_come_back((gone, mentioned) in standing(), attributes in properties()) {
-        let record = StaticRecord { gone, mentioned, attributes };
+    fn static_records_come_back((deleted, mentioned) in standing(), attributes in properties()) {
+        let record = StaticRecord { deleted, mentioned, attributes };
         let mut bytes = Vec::new();
         record.encode(&mut bytes);
         prop_assert_eq!(StaticRecord::decode(&bytes), Ok(record));
@@ -131,7 +131,7 @@ proptest! {
 #[test]
 fn an_edge_without_properties_takes_ten_bytes() {
     let record = EdgeRecord {
-        gone: false,
+        deleted: false,
         version: Version(0x0102_0304_0506_0708),
         properties: Properties::new(),
     };

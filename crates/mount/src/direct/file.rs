@@ -92,7 +92,10 @@ impl OpenFile {
                     Err(e) => return Err(e),
                 }
             }
-            match direct.names().look(Some(principal), path, flags.how())? {
+            match direct
+                .names()
+                .resolve_open(Some(principal), path, flags.how())?
+            {
                 OpenLookup::Found(held, inode) => {
                     return Self::found(direct, principal, (path, &held), flags, *inode);
                 }
@@ -195,7 +198,7 @@ impl OpenFile {
             no_follow: true,
             ..Open::BOTH
         };
-        let (held, inode) = match names.look(None, &self.path, how) {
+        let (held, inode) = match names.resolve_open(None, &self.path, how) {
             Ok(OpenLookup::Found(held, inode)) if inode.id == id => (held, *inode),
             // The file was renamed or removed meanwhile: its location record still finds it.
             _ => (by_id(id), names.stat(None, &by_id(id), false)?),

@@ -239,7 +239,7 @@ impl Direct {
             )
         {
             // The change itself does not follow symbolic links.
-            match self.names().look(None, &path, Open::READ)? {
+            match self.names().resolve_open(None, &path, Open::READ)? {
                 esker_model::namespace::OpenLookup::Found(held, _) => path = held,
                 esker_model::namespace::OpenLookup::Missing { .. } => {
                     return Err(Failure::new(ENOENT, &path));

@@ -292,7 +292,7 @@ impl Namespace for Client {
         )
     }
 
-    fn look(
+    fn resolve_open(
         &self,
         principal: Option<&Principal>,
         path: &NamePath,

@@ -164,7 +164,7 @@ impl Namespace for ClusterNames<'_> {
         Ok(())
     }
 
-    fn look(
+    fn resolve_open(
         &self,
         principal: Option<&Principal>,
         path: &NamePath,

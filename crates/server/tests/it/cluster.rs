@@ -5,21 +5,18 @@ use esker::OpenOptions;
 use esker_model::{ErrorKind, GraphRead as _};
 use esker_rpc::{Address, PeerLink, proto};
 use esker_server::{ClusterConfig, Server};
+use esker_testkit::port::free_port;
 use esker_testkit::wait::eventually;
 use std::io::{Read as _, Write as _};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 
 /// A cluster of two servers on ports that are probably free.
 pub(crate) fn config(folder: &Path, more: &str) -> ClusterConfig {
-    let port = || {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        listener.local_addr().unwrap().port()
-    };
     let text = format!(
         "servers = [\"127.0.0.1:{}\", \"127.0.0.1:{}\"]\nvnodes = 8\n{more}",
-        port(),
-        port()
+        free_port(),
+        free_port()
     );
     ClusterConfig::from_toml(&folder.join("lab.toml"), &text).unwrap()
 }

@@ -1,13 +1,15 @@
 //! A pool of members in a real etcd.
 
 use crate::etcd_program::program;
-use crate::etcd_server::{Etcd, free};
+use crate::etcd_server::Etcd;
+
 use crate::tiers::tier;
 use esker_config::etcd::EtcdTrust;
 use esker_origin::PathMetadata;
 use esker_site::serve::RunningTier;
 use esker_site::{Client, MetadataQuery};
 use esker_site_cache::entry::Wants;
+use esker_testkit::port::free_port;
 use esker_testkit::wait::{HANG, eventually_async};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -183,7 +185,7 @@ async fn etcd_is_reached_over_tls() {
     certificates(folder.path());
     for by_certificate in [false, true] {
         let data = tempfile::tempdir().unwrap();
-        let ports = [free(), free()];
+        let ports = [free_port(), free_port()];
         let url = format!("https://127.0.0.1:{}", ports[0]);
         let peer = format!("http://127.0.0.1:{}", ports[1]);
         let mut command = Command::new(program());

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Spack's recipe, from the source archive that `make dist` writes: it has all crates in it, so that the build asks no network.
+"""Spack's recipe for Esker. The source archive that `make dist` writes has all crates, so that the build needs no network.
 
     make dist
     spack repo add packaging/spack
@@ -18,7 +18,7 @@ class Esker(Package):
 
     license("Apache-2.0", checked_by="esker")
 
-    # The archive of this checkout; a site names where it keeps releases.
+    # The archive of this checkout; a site replaces this URL with that of its release archive.
     url = "file://" + os.path.abspath(
         os.path.join(os.path.dirname(__file__), "..", "..", "..", "..", "target", "dist", "esker-0.1.0.tar.gz")
     )
@@ -37,7 +37,8 @@ class Esker(Package):
 
     def install(self, spec, prefix):
         cargo = which("cargo", required=True)
-        cargo("install", "--offline", "--locked", "--root", str(prefix), "--path", join_path("crates", "cli"))
+        for crate in ("cli", "bench", "rdf-workers"):
+            cargo("install", "--offline", "--locked", "--root", str(prefix), "--path", join_path("crates", crate))
         esker = Executable(prefix.bin.esker)
         mkdirp(prefix.share.man.man1)
         esker("man", "--dir", prefix.share.man.man1)

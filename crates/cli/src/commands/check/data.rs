@@ -1,15 +1,15 @@
 //! `esker check --data`: compares the data folders, which have large contents, with the namespace.
 
 use crate::args::{CheckArgs, RowFormat};
-use crate::context::Context;
-use crate::exit::Outcome;
-use crate::output::{Cell, Rows};
-use crate::units::{counted, size};
 use esker::Database;
 use esker_model::Error;
 use esker_model::namespace::NamePath;
 use esker_mount::data::Folders;
 use esker_mount::orphans::{Report, Search, check};
+use esker_terminal::context::Context;
+use esker_terminal::exit::Outcome;
+use esker_terminal::output::{Cell, Rows};
+use esker_terminal::units::{counted, size};
 use serde_json::json;
 use std::path::PathBuf;
 use std::time::Duration;

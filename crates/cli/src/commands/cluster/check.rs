@@ -5,14 +5,14 @@
 
 use super::stores::{StoreLocation, Stores};
 use crate::args::{ClusterCheckArgs, RowFormat};
-use crate::context::Context;
-use crate::exit::Outcome;
-use crate::output::{Cell, Rows};
-use crate::progress::Progress;
-use crate::units::counted;
 use esker::rpc::Client;
 use esker::{CheckOptions, CheckReport, Problem};
 use esker_model::Cancel;
+use esker_terminal::context::Context;
+use esker_terminal::exit::Outcome;
+use esker_terminal::output::{Cell, Rows};
+use esker_terminal::progress::Progress;
+use esker_terminal::units::counted;
 use serde_json::json;
 
 /// Maximum number of comparisons of differing sums; a write in progress may be in one sum and not yet in the other.

@@ -2,11 +2,11 @@
 
 use super::{io_failure, up_process};
 use crate::args::ClusterDownArgs;
-use crate::context::Context;
-use crate::exit::Outcome;
-use crate::units::counted;
 use esker::rpc::{Address, Client};
 use esker_server::ClusterConfig;
+use esker_terminal::context::Context;
+use esker_terminal::exit::Outcome;
+use esker_terminal::units::counted;
 use rustix::process::{Pid, Signal, kill_process};
 use std::collections::BTreeMap;
 use std::net::{TcpStream, ToSocketAddrs as _};

@@ -4,10 +4,10 @@
 //! The lock of the folder decides whether a server has really failed: a process that lives and does not answer still holds the lock.
 
 use super::server::open;
-use crate::context::Context;
 use esker::rpc::map::Map;
 use esker_cluster::ServerId;
 use esker_server::{ClusterConfig, Server};
+use esker_terminal::context::Context;
 use std::net::{TcpStream, ToSocketAddrs as _};
 use std::time::{Duration, Instant};
 

@@ -1,21 +1,20 @@
 //! `esker cluster`: starts, runs and queries the servers of a cluster.
 
 mod check;
-mod child;
 mod down;
 mod failover;
-pub(crate) mod membership;
+mod membership;
 mod resize;
 mod server;
 mod slurm;
-pub(crate) mod status;
+mod status;
 mod stores;
 mod up;
 
 use crate::args::ClusterCommand;
-use crate::context::Context;
-use crate::exit::Outcome;
 use esker_server::{ClusterConfig, StopRequest};
+use esker_terminal::context::Context;
+use esker_terminal::exit::Outcome;
 use std::path::PathBuf;
 
 pub(crate) fn run(command: &ClusterCommand, context: &mut Context) -> anyhow::Result<Outcome> {
@@ -43,18 +42,6 @@ fn stop_exit_code(asked: Option<StopRequest>, kept: bool) -> Option<u8> {
         StopRequest::Restart => Some(EXIT_RESTART),
         StopRequest::Stop => kept.then_some(EXIT_STOP),
     }
-}
-
-/// Returns the path of this program, even if the file was replaced since the start.
-fn program() -> anyhow::Result<PathBuf> {
-    let path =
-        std::env::current_exe().map_err(|e| io_failure("finding this program's own file", e))?;
-    let text = path.to_string_lossy();
-    // Linux appends this to the path of a replaced file.
-    Ok(match text.strip_suffix(" (deleted)") {
-        Some(newer) if !path.exists() => PathBuf::from(newer),
-        _ => path,
-    })
 }
 
 /// Returns the file with the process id of the `cluster up` of a cluster.

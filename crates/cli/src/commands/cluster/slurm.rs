@@ -8,9 +8,9 @@
 use super::io_failure;
 use super::resize;
 use crate::args::{ClusterResizeArgs, ClusterUpArgs, FormatArgs, RowFormat};
-use crate::context::Context;
-use crate::exit::usage;
 use esker_server::{ClusterConfig, derived_config};
+use esker_terminal::context::Context;
+use esker_terminal::exit::usage;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 

@@ -1,18 +1,15 @@
 //! `esker cluster status`: prints the state of every server of a cluster.
 
 use crate::args::ClusterStatusArgs;
-use crate::context::Context;
-use crate::exit::{Outcome, usage};
-use crate::output::{Cell, Rows};
-use crate::units::size;
 use esker::rpc::proto::ClusterReply;
 use esker::rpc::{Address, Client};
+use esker_launch::query_server;
 use esker_model::Version;
+use esker_terminal::context::Context;
+use esker_terminal::exit::{Outcome, usage};
+use esker_terminal::output::{Cell, Rows};
+use esker_terminal::units::size;
 use std::path::Path;
-use std::time::Duration;
-
-/// Timeout of a server's answer.
-const ANSWER_MAX: Duration = Duration::from_secs(3);
 
 pub(super) fn run(args: &ClusterStatusArgs, context: &mut Context) -> anyhow::Result<Outcome> {
     let target = &args.target.target;
@@ -98,20 +95,6 @@ pub(super) fn run(args: &ClusterStatusArgs, context: &mut Context) -> anyhow::Re
         context.warn(trouble);
     }
     Ok(Outcome::partly_if(!troubles.is_empty()))
-}
-
-pub(crate) fn query_server(
-    place: &str,
-    store: u32,
-    like: &Address,
-) -> esker_model::Result<ClusterReply> {
-    let mut address = match like.with_authority(place) {
-        Some(address) => address,
-        None => Address::parse(&format!("esker://{place}"))?,
-    };
-    address.store = Some(store);
-    address.patience = like.patience.min(ANSWER_MAX);
-    Client::connect(&address)?.cluster()
 }
 
 /// Formats a rate per second from a count and milliseconds.

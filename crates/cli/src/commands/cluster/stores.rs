@@ -1,12 +1,12 @@
 //! The servers of a cluster (`stores` in its file): at running members, or in folders of a stopped cluster.
 
 use super::up_process;
-use crate::context::Context;
-use crate::exit::usage;
 use esker::rpc::{Address, Client};
 use esker_cluster::ServerId;
 use esker_server::ClusterConfig;
 use esker_server::member::MembershipClient;
+use esker_terminal::context::Context;
+use esker_terminal::exit::usage;
 use std::path::{Path, PathBuf};
 
 /// The location of one server's data.
@@ -64,7 +64,7 @@ impl Stores {
             let no_etcd = own && up_process(&config).is_none();
             !no_etcd && !MembershipClient::connect(&config)?.status()?.0.is_empty()
         } else {
-            let answers = |address: &String| super::child::probe(address).is_some();
+            let answers = |address: &String| esker_launch::probe(address).is_some();
             config.servers.iter().any(answers)
         };
         if !runs {

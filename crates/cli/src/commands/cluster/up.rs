@@ -1,13 +1,14 @@
 //! `esker cluster up`: runs all servers of a cluster as child processes.
 
-use super::child::{Ready, ServerProcess, ServerStart};
 use super::{EXIT_RESTART, EXIT_STOP, io_failure, pid_file, slurm, up_process};
 use crate::args::ClusterUpArgs;
-use crate::context::Context;
-use crate::exit::{Outcome, usage};
-use crate::units::counted;
 use esker_cluster::ServerId;
+use esker_launch::{Ready, ServerProcess, ServerStart};
 use esker_server::ClusterConfig;
+use esker_terminal::context::Context;
+use esker_terminal::exit::{Outcome, usage};
+use esker_terminal::program::own_path;
+use esker_terminal::units::counted;
 use rustix::process::{Pid, Signal, kill_process};
 use std::collections::BTreeSet;
 use std::os::unix::process::ExitStatusExt as _;
@@ -55,6 +56,7 @@ pub(super) fn run(args: &ClusterUpArgs, context: &mut Context) -> anyhow::Result
         return super::membership::up::run(&file, &config, &args.command, context);
     }
     let start = ServerStart {
+        program: own_path()?,
         file,
         memory: config.memory_bytes.unwrap_or(context.globals.memory),
         launchers: job.as_ref().map_or_else(Vec::new, slurm::Job::launchers),

@@ -1,7 +1,7 @@
 //! Checks of the access that other users have to a database's folder, to the folders above it and to a spool.
 
 use super::{Finding, State};
-use crate::units::counted;
+use esker_terminal::units::counted;
 use std::fs::{self, Metadata};
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};

@@ -1,8 +1,8 @@
 //! Checks of this machine: space for the spool, Slurm, git, FUSE, the right to trace.
 
 use super::Finding;
-use crate::units::{counted, size};
 use esker_record::{Spool, SpoolFile, SpoolSelection};
+use esker_terminal::units::{counted, size};
 use std::fs::OpenOptions;
 use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;

@@ -11,9 +11,9 @@ mod target;
 
 use super::run::spool;
 use crate::args::DoctorArgs;
-use crate::context::Context;
-use crate::exit::Outcome;
-use crate::output::{Cell, Rows};
+use esker_terminal::context::Context;
+use esker_terminal::exit::Outcome;
+use esker_terminal::output::{Cell, Rows};
 use std::path::Path;
 
 /// Result of a check.

@@ -1,11 +1,11 @@
 //! Checks of the rights of keys and tokens, and of their lifetimes.
 
 use super::{Finding, State};
-use crate::exit::message_of;
-use crate::units::counted;
 use esker::rpc::{Address, Grants};
 use esker_access::grants::{self, RightsEntry};
 use esker_access::rights;
+use esker_terminal::exit::message_of;
+use esker_terminal::units::counted;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 

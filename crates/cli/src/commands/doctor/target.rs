@@ -1,11 +1,11 @@
 //! Checks of the database: whether it answers, how it is reached, this user's rights, its clock.
 
 use super::Finding;
-use crate::context::Context;
-use crate::exit::message_of;
-use crate::units::elapsed;
 use esker::{Database, Role};
 use esker_model::{Batch, GraphRead as _, GraphWrite as _};
+use esker_terminal::context::Context;
+use esker_terminal::exit::message_of;
+use esker_terminal::units::elapsed;
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 

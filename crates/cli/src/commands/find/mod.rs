@@ -7,15 +7,15 @@ mod vertices;
 use crate::args::{FindArgs, FindFormat, RowFormat};
 use crate::commands::note_if_stopped;
 use crate::commands::object::parse_id;
-use crate::context::Context;
-use crate::exit::{Outcome, usage};
-use crate::interrupt::Interrupt;
-use crate::output::{self, Cell, Rows};
 use crate::share;
-use crate::units::{count, elapsed};
 use esker_import::table::Format;
 use esker_model::Flow;
 use esker_model::object::{Find, FindReport, OBJECT_TYPE, ObjectRead as _, PlanStep};
+use esker_terminal::context::Context;
+use esker_terminal::exit::{Outcome, usage};
+use esker_terminal::interrupt::Interrupt;
+use esker_terminal::output::{self, Cell, Rows};
+use esker_terminal::units::{count, elapsed};
 use print::ResultPrinter;
 use std::io::{self, Write};
 use std::ops::ControlFlow;
@@ -212,7 +212,7 @@ fn plan_cells(step: &PlanStep) -> Vec<Cell> {
 /// Prints the plan with its figures on stderr, after the answer.
 fn print_profile(plan: &[PlanStep]) -> anyhow::Result<()> {
     let mut err = io::stderr();
-    let style = output::Style::new(crate::args::Color::Never, false);
+    let style = output::Style::new(esker_terminal::args::Color::Never, false);
     let mut rows = Rows::new(&mut err, RowFormat::Table, style, &PROFILE);
     for step in plan {
         rows.row(plan_cells(step))?;

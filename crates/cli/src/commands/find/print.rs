@@ -2,13 +2,13 @@
 
 use crate::args::{FindFormat, RowFormat};
 use crate::commands::export::SharedOut;
-use crate::context::Context;
-use crate::exit::usage;
-use crate::output::{Cell, ObjectColumn, Rows, Style};
 use anyhow::Context as _;
 use esker_import::table::TypedWriter;
 use esker_model::Value;
 use esker_model::object::Found;
+use esker_terminal::context::Context;
+use esker_terminal::exit::usage;
+use esker_terminal::output::{Cell, ObjectColumn, Rows, Style};
 use std::borrow::Cow;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, IsTerminal as _, Write};
@@ -99,7 +99,10 @@ impl<'w> ResultPrinter<'w> {
                 let (out, file) = create(&name)?;
                 context.out.flush()?;
                 context.out = Box::new(out);
-                (Some(file), Style::new(crate::args::Color::Never, false))
+                (
+                    Some(file),
+                    Style::new(esker_terminal::args::Color::Never, false),
+                )
             }
             None => (None, context.style),
         };

@@ -1,11 +1,11 @@
 //! Functions of all searches: parsing of filters, and messages about answers.
 
-use crate::context::Context;
-use crate::exit::{Outcome, usage};
 use crate::times::now_nanos;
-use crate::units::counted;
 use esker_model::filter::Expr;
 use esker_model::object::FindReport;
+use esker_terminal::context::Context;
+use esker_terminal::exit::{Outcome, usage};
+use esker_terminal::units::counted;
 use unicode_width::UnicodeWidthStr as _;
 
 /// Parses a filter; an empty one matches everything.

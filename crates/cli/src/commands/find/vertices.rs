@@ -5,16 +5,16 @@ use super::{
     continue_unless_failed, finish, incomplete_reason, print_count, print_plan, search, summary,
 };
 use crate::args::{FindArgs, FindFormat};
-use crate::context::Context;
-use crate::exit::{Outcome, usage};
 use crate::graph::vertex_type_name;
-use crate::output::{Cell, quote, value_text, vertex_attributes_json};
 use esker_model::filter::{Expr, Prepared, SPECIAL_NAMES, VertexFields};
 use esker_model::object::{Find, FindReport, PlanStep};
 use esker_model::schema::nearest;
 use esker_model::{
     Cancel as _, Error, GraphRead as _, Schema, Value, Version, Vertex, VertexSelect, VertexTypeId,
 };
+use esker_terminal::context::Context;
+use esker_terminal::exit::{Outcome, usage};
+use esker_terminal::output::{Cell, quote, value_text, vertex_attributes_json};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;

@@ -9,13 +9,13 @@ mod worker;
 mod write;
 
 use crate::args::{HarvestArgs, RowFormat};
-use crate::context::Context;
-use crate::exit::{Outcome, usage};
-use crate::output::{self, Cell, Rows};
-use crate::progress::Progress;
-use crate::units::{count, counted, elapsed};
 use esker::Database;
 use esker_model::{Cancel as _, Properties};
+use esker_terminal::context::Context;
+use esker_terminal::exit::{Outcome, usage};
+use esker_terminal::output::{self, Cell, Rows};
+use esker_terminal::progress::Progress;
+use esker_terminal::units::{count, counted, elapsed};
 use find::{Candidate, HarvestSource, Visited};
 use readers::Groups;
 use std::collections::{BTreeMap, BTreeSet, HashMap};

@@ -1,9 +1,9 @@
-"""Reads the headers of scientific files for `esker harvest`: a process of its own, so that a file that hangs, crashes a library or
-takes too much memory ends nothing but this process.
+"""Reads the headers of scientific files for `esker harvest`, in a process of its own: a file that hangs, crashes a library or
+takes too much memory ends only this process.
 
-A line of JSON on stdin asks for one file: {"path": ..., "kind": "fits" | "hdf5" | "netcdf" | "zarr"}. The answer is a line
-{"begin": true} once the library is there, and a line with the tags. Doubles
-are {"f": "0.1"} where they are no whole numbers, bytes {"x": "00ff"}.
+A request is a line of JSON on stdin: {"path": ..., "kind": "fits" | "hdf5" | "netcdf" | "zarr"}. The response is a line
+{"begin": true} when the library is loaded, and a line with the tags. Doubles other than integers are written as {"f": "0.1"},
+and bytes as {"x": "00ff"}.
 """
 
 import importlib
@@ -18,16 +18,16 @@ import warnings
 
 MAX_TAGS, MAX_VALUE, MEMORY, SECONDS = (int(word) for word in sys.argv[1:5])
 
-# Attributes of Esker's objects and words of its filters: a header's own entries of these names go by `header.NAME`.
+# Attributes of Esker's objects and words of its filters. Header entries with these names become tags `header.NAME`.
 RESERVED = frozenset(
     "id created modified key type version name app owner step location size mode uid gid atime mtime ctime mount "
     "filesystem".split()
 )
 NAME_BYTES = 255
 DEPTH = 7
-# A value that takes more room than that in the file is not even read.
+# Values that take more bytes than this in the file are not read.
 READ_BYTES = max(16 << 20, 2 * MAX_VALUE)
-# Cards that say how an extension is laid out: no one else's name for them means the same thing.
+# These cards describe the layout of an extension, so their tags always have the extension's name as a prefix.
 STRUCTURE = frozenset(
     "XTENSION SIMPLE EXTEND BITPIX NAXIS PCOUNT GCOUNT GROUPS EXTNAME EXTVER EXTLEVEL TFIELDS THEAP CHECKSUM DATASUM "
     "BSCALE BZERO BLANK ZIMAGE ZTABLE ZBITPIX ZNAXIS ZCMPTYPE ZQUANTIZ ZDITHER0 INHERIT".split()
@@ -41,22 +41,22 @@ LIBRARIES = {"fits": "astropy.io.fits", "hdf5": "h5py", "netcdf": "netCDF4", "za
 
 
 class Unreadable(Exception):
-    """A value that is there, and that the library cannot give."""
+    """A value that exists but that the library cannot read."""
 
 
 def clean(text):
-    """Text without the halves of characters that libraries make of bytes that are none."""
+    """Replaces the surrogates that libraries make of invalid bytes."""
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace") if text.isascii() is False else text
 
 
 def cut(text, limit):
-    """The beginning of a text, in bytes."""
+    """Returns the beginning of a text, at most `limit` bytes of UTF-8."""
     data = text.encode("utf-8", "replace")
     return text if len(data) <= limit else data[:limit].decode("utf-8", "ignore")
 
 
 class Tags:
-    """The tags of one file, and what was left out of them."""
+    """The tags of one file, and notes on omitted ones."""
 
     def __init__(self):
         self.tags = {}
@@ -69,7 +69,7 @@ class Tags:
         return len(self.tags) >= MAX_TAGS
 
     def root(self, name, value):
-        """An entry of the file as such."""
+        """Adds an entry of the file's root or primary header."""
         name = str(name)
         if name in RESERVED or name.startswith("esker.") or not name:
             name = "header." + name
@@ -80,7 +80,7 @@ class Tags:
             for key, inner in value.items():
                 self.add(f"{name}.{key}", inner)
             return
-        # Names of tags are without these: tags are typed as NAME=VALUE.
+        # Names of tags must not have `=` or control characters, because users type tags as NAME=VALUE.
         name = "".join("_" if c == "=" or unicodedata.category(c) == "Cc" else c for c in clean(str(name))) or "_"
         if len(name.encode()) > NAME_BYTES:
             whole = name
@@ -92,29 +92,29 @@ class Tags:
             self.dropped += 1
             return
         try:
-            plain_value, whole = fit(value)
+            tag_value, complete = fit(value)
         except MemoryError:
             raise
-        except Exception as error:  # whatever a library says: the others are read all the same
-            self.missed(name, error)
+        except Exception as error:  # libraries raise many types; the other values are still read
+            self.add_unread(name, error)
             return
-        if not whole:
+        if not complete:
             self.cut.append(name)
-        self.tags[name] = plain_value
+        self.tags[name] = tag_value
 
-    def missed(self, name, error):
+    def add_unread(self, name, error):
         self.unread.append(f"{clean(str(name))}: {clean(str(error))}"[:200])
 
     def answer(self, kind):
         answer = {"format": kind, "tags": list(self.tags.items())}
-        said = []
+        omitted = []
         if self.dropped:
-            said.append(f"{self.dropped} tags beyond the first {MAX_TAGS}")
+            omitted.append(f"{self.dropped} tags beyond the first {MAX_TAGS}")
         if self.cut:
             more = f" and {len(self.cut) - 20} more" if len(self.cut) > 20 else ""
-            said.append("cut: " + ", ".join(self.cut[:20]) + more)
-        if said:
-            answer["truncated"] = "; ".join(said)
+            omitted.append("cut: " + ", ".join(self.cut[:20]) + more)
+        if omitted:
+            answer["truncated"] = "; ".join(omitted)
         if self.unread:
             more = f" and {len(self.unread) - 5} more" if len(self.unread) > 5 else ""
             answer["unread"] = "; ".join(self.unread[:5]) + more
@@ -124,7 +124,7 @@ class Tags:
 
 
 def fit(value):
-    """A value as JSON, and whether it is all of it."""
+    """Returns a value as JSON, shortened to `MAX_VALUE` bytes or items, and whether it is complete."""
     if isinstance(value, str):
         text = clean(value)
         short = cut(text, MAX_VALUE)
@@ -135,7 +135,7 @@ def fit(value):
         return fit_array(value)
     if isinstance(value, (list, tuple)):
         return fit_list(value)
-    return plain(value), True
+    return scalar(value), True
 
 
 def fit_bytes(data):
@@ -156,7 +156,7 @@ def fit_array(value):
     if value.shape == ():
         return fit(value.item()) if kind not in "Mm" else (str(value), True)
     if value.size == 1:
-        # Many programs write single numbers as arrays of one: filters are to compare them.
+        # Many programs write a single number as an array with one item, which filters could not compare.
         return fit(value.ravel()[0])
     if value.ndim > DEPTH or value.size > MAX_VALUE:
         flat = value.ravel()
@@ -169,8 +169,7 @@ def fit_array(value):
 
 def fit_list(items):
     budget = [MAX_VALUE]
-    result, whole = shorten(list(items), budget, 1)
-    return result, whole
+    return shorten(list(items), budget, 1)
 
 
 def shorten(items, budget, depth):
@@ -181,20 +180,20 @@ def shorten(items, budget, depth):
         if isinstance(item, (list, tuple)) or (hasattr(item, "shape") and item.shape != ()):
             if depth >= DEPTH:
                 return out, False
-            inner, whole = shorten(list(item), budget, depth + 1)
+            inner, complete = shorten(list(item), budget, depth + 1)
             out.append(inner)
-            if not whole:
+            if not complete:
                 return out, False
             continue
-        inner, whole = fit(item)
+        inner, complete = fit(item)
         budget[0] -= len(inner.encode()) + 2 if isinstance(inner, str) else 9
-        if budget[0] < 0 or not whole:
+        if budget[0] < 0 or not complete:
             return out, False
         out.append(inner)
     return out, True
 
 
-def plain(value):
+def scalar(value):
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, int):
@@ -208,10 +207,10 @@ def plain(value):
         return near if int(near) == value else str(value)
     if isinstance(value, float):
         value = float(value)
-        # As text they arrive to the last bit.
+        # A double as text keeps all its bits.
         return value if value.is_integer() and abs(value) < 1 << 53 else {"f": repr(value)}
     if isinstance(value, complex):
-        return [plain(value.real), plain(value.imag)]
+        return [scalar(value.real), scalar(value.imag)]
     if isinstance(value, dict):
         return cut(json.dumps(value, default=str), MAX_VALUE)
     name = type(value).__name__
@@ -254,8 +253,8 @@ def cards(header, number, seen, prefixes, tags):
                 joined.setdefault(keyword, []).append(str(card.value))
             elif keyword not in read and keyword != "END":
                 read[keyword] = card.value
-        except Exception as error:  # a card that is not of the standard: the others are
-            tags.missed(card.rawkeyword if hasattr(card, "rawkeyword") else "card", error)
+        except Exception as error:  # the card is invalid; the others are still read
+            tags.add_unread(card.rawkeyword if hasattr(card, "rawkeyword") else "card", error)
     for keyword, lines in joined.items():
         read[keyword or "blank"] = "\n".join(lines).strip("\n")
     if number == 0:
@@ -276,11 +275,11 @@ def cards(header, number, seen, prefixes, tags):
         elif keyword not in seen:
             seen[keyword] = value
             tags.root(keyword, value)
-        elif not same(seen[keyword], value):
+        elif not equal(seen[keyword], value):
             tags.add(f"{prefix}.{keyword}", value)
 
 
-def same(one, other):
+def equal(one, other):
     return type(one) is type(other) and repr(one) == repr(other)
 
 
@@ -304,8 +303,8 @@ def hdf5(path, tags):
                     tags.add(f"{name}:dtype", str(thing.dtype))
                 except MemoryError:
                     raise
-                except Exception as error:  # types that numpy does not have
-                    tags.missed(f"{name}:dtype", error)
+                except Exception as error:  # numpy lacks some HDF5 types
+                    tags.add_unread(f"{name}:dtype", error)
             return None
 
         file.visititems(visit)
@@ -328,8 +327,8 @@ def attributes(library, thing, put, tags):
             value = thing.attrs[key]
         except MemoryError:
             raise
-        except Exception as error:  # one attribute of a type that Python has not
-            tags.missed(key, error)
+        except Exception as error:  # Python lacks the type of the attribute
+            tags.add_unread(key, error)
             continue
         put(key, value)
 
@@ -337,7 +336,7 @@ def attributes(library, thing, put, tags):
 def storage(attribute):
     try:
         return attribute.get_storage_size()
-    except RuntimeError:  # an empty one has none, and h5py takes that for a failure
+    except RuntimeError:  # an empty attribute has no storage, which h5py reports as an error
         return 0
 
 
@@ -377,8 +376,8 @@ def netcdf_attribute(thing, key, put, name, tags):
         value = thing.getncattr(key)
     except MemoryError:
         raise
-    except Exception as error:  # user-defined types
-        tags.missed(name, error)
+    except Exception as error:  # netCDF4 cannot read some user-defined types
+        tags.add_unread(name, error)
         return
     put(name, value)
 
@@ -429,41 +428,41 @@ def read(kind, path):
 
 
 def main():
-    # Ctrl-C is for the command, which ends this process by closing its input.
+    # The command handles Ctrl-C, and ends this process by closing its input.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    # What libraries print must not come between the answers.
+    # Output of libraries must not mix with the responses.
     out = os.fdopen(os.dup(1), "w", encoding="ascii")
     null = os.open(os.devnull, os.O_RDWR)
     os.dup2(null, 1)
     os.dup2(null, 2)
 
-    def answer(what):
-        out.write(json.dumps(what, allow_nan=False) + "\n")
+    def respond(response):
+        out.write(json.dumps(response, allow_nan=False) + "\n")
         out.flush()
 
-    answer({"ready": sys.version.split()[0]})
+    respond({"ready": sys.version.split()[0]})
     for line in sys.stdin:
-        asked = json.loads(line)
-        library = LIBRARIES[asked["kind"]]
+        request = json.loads(line)
+        library = LIBRARIES[request["kind"]]
         try:
             importlib.import_module(library)
-        except Exception as error:  # a library that is there and does not start is as good as none
+        except Exception as error:  # a library that fails to load is reported as missing
             absent = isinstance(error, ModuleNotFoundError)
-            answer({"missing": library.split(".")[0], "why": "" if absent else str(error)[:500]})
+            respond({"missing": library.split(".")[0], "why": "" if absent else str(error)[:500]})
             continue
-        answer({"begin": True})
-        # Should the command be killed while a file hangs, nobody else ends this process.
+        respond({"begin": True})
+        # If the command is killed while a file hangs, only this alarm ends the process.
         signal.alarm(SECONDS * 2 + 60)
         try:
-            answer(read(asked["kind"], asked["path"]))
+            respond(read(request["kind"], request["path"]))
         except MemoryError:
-            answer({"error": f"its header takes more than {MEMORY >> 20} MiB of memory", "last": True})
+            respond({"error": f"reading its header takes more than {MEMORY >> 20} MiB of memory", "last": True})
             sys.exit(3)
-        except Exception as error:  # whatever is wrong with a file is told, and the next one read
+        except Exception as error:  # any problem of a file is reported; the process continues with the next file
             text = clean(str(error)).strip().split("\n")[0][:500]
-            answer({"error": text or type(error).__name__})
+            respond({"error": text or type(error).__name__})
         signal.alarm(0)
 
 

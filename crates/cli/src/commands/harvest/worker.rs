@@ -145,7 +145,7 @@ impl Worker {
                 self.end();
                 let text = format!(
                     "reading its header takes more than {}: skipped",
-                    crate::units::elapsed(limits.time)
+                    esker_terminal::units::elapsed(limits.time)
                 );
                 (WorkerAnswer::Failed(text), false)
             }

@@ -1,12 +1,12 @@
 //! Import of one log: read, parse, build batches, apply.
 
-use crate::interrupt::Interrupt;
 use esker::Database;
 use esker_import::darshan::{
     self, Damage, GraphCounts, GraphOptions, GraphTypes, LogError, LogIdentity, ParseOptions,
 };
 use esker_model::namespace::FileRefResolver;
 use esker_model::{Batch, Cancel as _, Error, ErrorKind, GraphRead as _, GraphWrite as _, Schema};
+use esker_terminal::interrupt::Interrupt;
 use std::fs;
 use std::io;
 use std::path::Path;

@@ -17,12 +17,12 @@ mod report;
 mod walk;
 
 use crate::args::{DurabilityArg, ImportDarshanArgs};
-use crate::context::Context;
-use crate::exit::{Outcome, usage};
-use crate::interrupt::Interrupt;
-use crate::progress::Progress;
 use esker_import::darshan::{GraphOptions, GraphTypes};
 use esker_model::{Cancel as _, Error, GraphRead as _};
+use esker_terminal::context::Context;
+use esker_terminal::exit::{Outcome, usage};
+use esker_terminal::interrupt::Interrupt;
+use esker_terminal::progress::Progress;
 use log::{LogOutcome, LogWork, import_log};
 use report::ImportReport;
 use std::collections::BTreeMap;

@@ -2,12 +2,12 @@
 
 use super::log::{Imported, LogOutcome};
 use crate::args::RowFormat;
-use crate::context::Context;
-use crate::interrupt::Stopped;
-use crate::output::{Cell, Rows};
-use crate::progress::Progress;
-use crate::units::{count, counted, elapsed, size};
 use esker_model::Error;
+use esker_terminal::context::Context;
+use esker_terminal::interrupt::Stopped;
+use esker_terminal::output::{Cell, Rows};
+use esker_terminal::progress::Progress;
+use esker_terminal::units::{count, counted, elapsed, size};
 use serde_json::{Value as Json, json};
 use std::io;
 use std::path::Path;

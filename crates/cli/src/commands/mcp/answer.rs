@@ -1,8 +1,8 @@
 //! Parts of every answer: its limits, and the evidence of its edges.
 
-use crate::interrupt::Interrupt;
 use esker_model::Cancel;
 use esker_model::traversal::StopReason;
+use esker_terminal::interrupt::Interrupt;
 use serde_json::{Map, Value as Json, json};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -42,7 +42,7 @@ impl Stop {
         }
         self.interrupt
             .stopped()
-            .map(crate::interrupt::Stopped::name)
+            .map(esker_terminal::interrupt::Stopped::name)
     }
 }
 

@@ -7,11 +7,11 @@ mod sparql;
 mod tools;
 
 use crate::args::McpArgs;
-use crate::context::Context;
-use crate::exit::Outcome;
-use crate::interrupt::Interrupt;
 use answer::AnswerLimits;
 use esker_model::GraphRead as _;
+use esker_terminal::context::Context;
+use esker_terminal::exit::Outcome;
+use esker_terminal::interrupt::Interrupt;
 use rmcp::handler::server::ServerHandler;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, Implementation,

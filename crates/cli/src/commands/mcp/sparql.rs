@@ -2,11 +2,12 @@
 
 use super::answer::{Stop, limit_size};
 use super::tools::{CheckedArguments, ToolContext, error_text};
-use crate::commands::rdf::{on_large_stack, refused};
 use esker::rdf::now_and_seed;
+use esker::rdf::on_large_stack;
 use esker::rpc::Address;
 use esker::rpc::http::{Endpoint, RequestBody};
 use esker_rdf::{Answer, Format, Found, Options, RdfFormat, query};
+use esker_terminal::sparql::refused;
 use serde_json::{Value as Json, json};
 use std::time::Instant;
 

@@ -2,13 +2,13 @@
 
 use super::{BATCH, apply, each, path};
 use crate::args::{ChmodArgs, ChownArgs, MvArgs, RmArgs};
-use crate::context::Context;
-use crate::exit::{Outcome, usage};
-use crate::interrupt::Interrupt;
 use esker::Database;
 use esker_model::namespace::{Change, Errno, NamePath, Namespace as _, SetAttributes};
 use esker_model::object::Principal;
 use esker_model::{Error, Result};
+use esker_terminal::context::Context;
+use esker_terminal::exit::{Outcome, usage};
+use esker_terminal::interrupt::Interrupt;
 use std::ops::ControlFlow;
 
 pub(crate) fn mv(args: &MvArgs, context: &mut Context) -> anyhow::Result<Outcome> {

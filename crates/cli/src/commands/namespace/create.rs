@@ -2,11 +2,11 @@
 
 use super::{apply, each, owner, path};
 use crate::args::{LnArgs, MkdirArgs, TouchArgs};
-use crate::context::Context;
-use crate::exit::Outcome;
 use crate::times::now_nanos;
 use esker_model::namespace::{Change, Content, Errno, Kind, NamePath, NewFile, SetAttributes};
 use esker_model::{Error, Result};
+use esker_terminal::context::Context;
+use esker_terminal::exit::Outcome;
 use rustix::fs::Mode;
 use std::os::unix::ffi::OsStrExt as _;
 

@@ -2,12 +2,12 @@
 
 use super::path;
 use crate::args::NamespaceExplainArgs;
-use crate::context::Context;
-use crate::exit::Outcome;
-use crate::output::{Cell, Rows};
-use crate::units::count as count_of;
 use esker_model::Error;
 use esker_model::namespace::{Errno, Kind, Namespace as _, Partition, id_at};
+use esker_terminal::context::Context;
+use esker_terminal::exit::Outcome;
+use esker_terminal::output::{Cell, Rows};
+use esker_terminal::units::count as count_of;
 use std::collections::BTreeMap;
 
 pub(crate) fn explain(

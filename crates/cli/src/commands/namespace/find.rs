@@ -4,12 +4,12 @@ use super::path;
 use crate::args::{FindArgs, FindFormat, RowFormat};
 use crate::commands::find::search;
 use crate::commands::note_if_stopped;
-use crate::context::Context;
-use crate::exit::{Outcome, usage};
-use crate::output::{Cell, Rows};
 use esker_model::filter::{Fields as _, Prepared};
 use esker_model::namespace::{FIELD_NAMES, NamePath, TaggedFile, walk_tagged};
 use esker_model::{Cancel as _, Error};
+use esker_terminal::context::Context;
+use esker_terminal::exit::{Outcome, usage};
+use esker_terminal::output::{Cell, Rows};
 use std::borrow::Cow;
 use std::ops::ControlFlow;
 

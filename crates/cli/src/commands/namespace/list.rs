@@ -3,12 +3,12 @@
 use super::{each, path};
 use crate::args::{LsArgs, RowFormat, StatArgs};
 use crate::commands::remote;
-use crate::context::Context;
-use crate::exit::{Outcome, usage};
-use crate::output::{Cell, Rows};
-use crate::units;
 use esker_model::namespace::{Content, Inode, Kind, NamePath, Namespace as _, display};
 use esker_model::{Cancel as _, Error, Value};
+use esker_terminal::context::Context;
+use esker_terminal::exit::{Outcome, usage};
+use esker_terminal::output::{Cell, Rows};
+use esker_terminal::units;
 use std::ops::ControlFlow;
 
 /// Formats a mode as `ls -l` does.

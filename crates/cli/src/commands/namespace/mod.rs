@@ -16,12 +16,12 @@ pub(crate) use list::{ls, mode_text, stat};
 pub(crate) use tree::run as import_tree;
 pub(crate) use usage::{df, du, top};
 
-use crate::context::Context;
-use crate::exit::{Outcome, usage as bad_usage};
 use esker::Database;
 use esker_model::Error;
 use esker_model::namespace::{AppliedChange, Change, NamePath, Namespace as _};
 use esker_model::object::Principal;
+use esker_terminal::context::Context;
+use esker_terminal::exit::{Outcome, usage as bad_usage};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 

@@ -2,14 +2,14 @@
 
 use super::path;
 use crate::args::{DfArgs, DuArgs, RowFormat, TopArgs, TopBy};
-use crate::context::Context;
-use crate::exit::{Outcome, usage};
-use crate::output::{Cell, Rows};
-use crate::units;
 use esker::Database;
 use esker_model::namespace::{NamePath, Namespace as _, Space, SpaceBy, Usage};
 use esker_model::object::Principal;
 use esker_model::{Cancel as _, Result};
+use esker_terminal::context::Context;
+use esker_terminal::exit::{Outcome, usage};
+use esker_terminal::output::{Cell, Rows};
+use esker_terminal::units;
 use std::ops::ControlFlow;
 
 fn cells(name: Cell, usage: &Usage, format: RowFormat) -> Vec<Cell> {

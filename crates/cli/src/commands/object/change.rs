@@ -7,15 +7,15 @@ use crate::args::{ObjectDeleteArgs, ObjectMoveArgs, ObjectUpdateArgs};
 use crate::commands::find::search;
 use crate::commands::note_if_stopped;
 use crate::commands::write::{Change, report};
-use crate::context::Context;
-use crate::exit::{Outcome, usage};
-use crate::output::{self, Cell};
-use crate::units::counted;
 use esker::Database;
 use esker_model::object::{
     Find, Found, ID_ATTRIBUTES, Identity, ObjectId, ObjectKey, ObjectRead as _, object_type,
 };
 use esker_model::{Cancel as _, Commit, GraphRead as _, Op, Properties, Schema, Version};
+use esker_terminal::context::Context;
+use esker_terminal::exit::{Outcome, usage};
+use esker_terminal::output::{self, Cell};
+use esker_terminal::units::counted;
 use std::ops::ControlFlow;
 
 /// Number of objects to delete per batch.

@@ -2,12 +2,12 @@
 
 use crate::args::{ObjectCreateArgs, RowFormat};
 use crate::commands::write::Change;
-use crate::context::Context;
-use crate::exit::{Outcome, usage};
-use crate::output::{ObjectColumn, Rows};
 use crate::values::TagArg;
 use esker_model::object::{ID_ATTRIBUTES, Identity, ObjectKey, ObjectRead as _, object_type};
 use esker_model::{GraphRead as _, Op, Properties, Schema, Value};
+use esker_terminal::context::Context;
+use esker_terminal::exit::{Outcome, usage};
+use esker_terminal::output::{ObjectColumn, Rows};
 
 pub(super) fn run(args: &ObjectCreateArgs, context: &mut Context) -> anyhow::Result<Outcome> {
     let Some(name) = args.identity.name.clone() else {

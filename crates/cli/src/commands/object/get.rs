@@ -4,12 +4,12 @@ use super::names::{missing, vertex};
 use super::object_name;
 use crate::args::{ObjectGetArgs, RowFormat};
 use crate::commands::write::Change;
-use crate::context::Context;
-use crate::exit::Outcome;
-use crate::output::{ObjectColumn, Rows, Style, attribute_text, quote, value_text};
 use esker::Database;
 use esker_model::object::{Found, ID_ATTRIBUTES, ObjectRead as _};
 use esker_model::{GraphRead as _, Op, Properties, Value};
+use esker_terminal::context::Context;
+use esker_terminal::exit::Outcome;
+use esker_terminal::output::{ObjectColumn, Rows, Style, attribute_text, quote, value_text};
 use std::io::{self, Write};
 
 pub(super) fn run(args: &ObjectGetArgs, context: &mut Context) -> anyhow::Result<Outcome> {

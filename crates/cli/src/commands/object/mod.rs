@@ -9,8 +9,8 @@ mod names;
 pub(crate) use names::{missing, object_name, parse_id};
 
 use crate::args::ObjectCommand;
-use crate::context::Context;
-use crate::exit::Outcome;
+use esker_terminal::context::Context;
+use esker_terminal::exit::Outcome;
 
 pub(crate) fn run(command: &ObjectCommand, context: &mut Context) -> anyhow::Result<Outcome> {
     match command {

@@ -1,10 +1,10 @@
 //! Objects on the command line: by number or by ID attributes.
 
 use crate::args::{IdentityArgs, ObjectNames};
-use crate::exit::usage;
 use esker::Database;
 use esker_model::object::{Found, Identity, ObjectId, ObjectKey, ObjectRead as _, object_ref};
 use esker_model::{Schema, VertexRef};
+use esker_terminal::exit::usage;
 
 /// Parses `NUMBER` or `object:NUMBER`.
 pub(crate) fn parse_id(text: &str) -> anyhow::Result<ObjectId> {

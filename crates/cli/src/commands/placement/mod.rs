@@ -7,8 +7,6 @@ mod view;
 
 use super::note_if_stopped;
 use crate::args::{ExplainArgs, ExplainFormat, Target};
-use crate::context::Context;
-use crate::exit::{Outcome, usage};
 use crate::graph::NamedVertex;
 use anyhow::Context as _;
 use esker::rpc::proto::PlacementReply;
@@ -19,6 +17,8 @@ use esker_cluster::placement::{
 };
 use esker_cluster::vnode::{ServerId, VnodeMap, Vnodes};
 use esker_model::{Cancel as _, EdgeSelect, GraphRead, Version, Versions, VertexId, VertexRef};
+use esker_terminal::context::Context;
+use esker_terminal::exit::{Outcome, usage};
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use view::{PartitionView, View};

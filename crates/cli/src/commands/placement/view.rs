@@ -1,12 +1,12 @@
 //! Output of a vertex's placement.
 
 use crate::args::RowFormat;
-use crate::context::Context;
-use crate::output::{Cell, Rows};
-use crate::units::{count, counted};
 use esker_cluster::Kind;
 use esker_cluster::placement::{Partition, Shard, SplitState, Splits, Tree};
 use esker_model::VertexId;
+use esker_terminal::context::Context;
+use esker_terminal::output::{Cell, Rows};
+use esker_terminal::units::{count, counted};
 use serde_json::{Value as Json, json};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

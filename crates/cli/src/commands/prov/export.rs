@@ -2,11 +2,7 @@
 
 use super::super::run::deliver::open_with_runs;
 use crate::args::{ExportProvArgs, ProvOutput};
-use crate::context::Context;
-use crate::exit::{Outcome, usage};
 use crate::graph::NamedVertex;
-use crate::progress::Progress;
-use crate::units::counted;
 use anyhow::Context as _;
 use esker::Database;
 use esker_import::prov::{self, Encoding, Export};
@@ -14,6 +10,10 @@ use esker_model::{
     Cancel as _, Edge, EdgeSelect, EdgeTypeId, Error, GraphRead as _, Schema, Version,
     VersionRange, Versions, Vertex, VertexId, VertexSelect,
 };
+use esker_terminal::context::Context;
+use esker_terminal::exit::{Outcome, usage};
+use esker_terminal::progress::Progress;
+use esker_terminal::units::counted;
 use std::fs;
 use std::io::Write as _;
 use std::ops::ControlFlow;

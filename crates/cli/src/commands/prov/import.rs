@@ -2,15 +2,15 @@
 
 use super::bag;
 use crate::args::{ImportProvArgs, ProvEncoding, RowFormat};
-use crate::context::Context;
-use crate::exit::{Outcome, usage};
-use crate::output::{Cell, figures};
-use crate::progress::Progress;
-use crate::units::{counted, elapsed};
 use anyhow::{Context as _, bail};
 use esker::Database;
 use esker_import::prov::{self, Document, Encoding};
 use esker_model::{Cancel as _, ErrorKind, GraphRead as _, GraphWrite as _};
+use esker_terminal::context::Context;
+use esker_terminal::exit::{Outcome, usage};
+use esker_terminal::output::{Cell, figures};
+use esker_terminal::progress::Progress;
+use esker_terminal::units::{counted, elapsed};
 use std::fs::File;
 use std::io::{Read, Write as _};
 use std::path::Path;

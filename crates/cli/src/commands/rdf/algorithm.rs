@@ -1,13 +1,8 @@
 //! `esker rdf algorithm`.
 
-use super::on_large_stack;
 use super::remote::{self, DataLocation, locate};
-use super::sparql::term_text;
 use crate::args::{Algorithm, RdfAlgorithmArgs};
-use crate::context::Context;
-use crate::exit::{Outcome, usage};
-use crate::output::{Cell, Rows};
-use crate::units;
+use esker::rdf::on_large_stack;
 use esker::rdf::{engine, error, now_and_seed};
 use esker_rdf::algorithm::{self, Network, Rank};
 use esker_rdf::dictionary::Key;
@@ -15,6 +10,11 @@ use esker_rdf::parse::Loader;
 use esker_rdf::{
     Answer, Dataset, Literal, NamedNode, NamedOrBlankNode, Options, RdfFormat, Term, Triple, query,
 };
+use esker_terminal::context::Context;
+use esker_terminal::exit::{Outcome, usage};
+use esker_terminal::output::{Cell, Rows};
+use esker_terminal::sparql::term_text;
+use esker_terminal::units;
 use std::fmt::Write as _;
 
 /// CONSTRUCT of all triples of the default graph.
@@ -43,7 +43,11 @@ enum Values {
 pub(super) fn run(args: &RdfAlgorithmArgs, context: &mut Context) -> anyhow::Result<Outcome> {
     check(args)?;
     let interrupt = context.interrupt.clone();
-    let stop = move || interrupt.stopped().map(crate::interrupt::Stopped::name);
+    let stop = move || {
+        interrupt
+            .stopped()
+            .map(esker_terminal::interrupt::Stopped::name)
+    };
     let (now, seed) = now_and_seed();
     let mut options = Options::new(now, seed);
     options.threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);

@@ -2,15 +2,15 @@
 
 use super::remote::{self, DataLocation, locate};
 use crate::args::{InferRules, RdfLoadArgs, RowFormat};
-use crate::context::Context;
-use crate::exit::{Outcome, usage};
-use crate::output::{Cell, report};
-use crate::progress::Progress;
-use crate::units;
 use esker::rdf::{LoadOptions, Rules};
 use esker_rdf::dictionary::Key;
 use esker_rdf::infer::Limits;
 use esker_rdf::{Inference, Part};
+use esker_terminal::context::Context;
+use esker_terminal::exit::{Outcome, usage};
+use esker_terminal::output::{Cell, report};
+use esker_terminal::progress::Progress;
+use esker_terminal::units;
 use std::time::{Duration, Instant};
 
 pub(crate) fn load(args: &RdfLoadArgs, context: &mut Context) -> anyhow::Result<Outcome> {
@@ -53,7 +53,11 @@ pub(crate) fn load(args: &RdfLoadArgs, context: &mut Context) -> anyhow::Result<
         memory: usize::try_from(context.globals.memory)
             .unwrap_or(usize::MAX)
             .max(4 << 30),
-        stop: &move || interrupt.stopped().map(crate::interrupt::Stopped::name),
+        stop: &move || {
+            interrupt
+                .stopped()
+                .map(esker_terminal::interrupt::Stopped::name)
+        },
     };
     let how = LoadOptions {
         graph: args.graph.as_deref(),

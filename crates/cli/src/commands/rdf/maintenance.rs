@@ -2,14 +2,14 @@
 
 use super::remote::{self, DataLocation, locate};
 use crate::args::{DumpFormat, RdfDumpArgs, RdfPlainArgs, RdfStatsArgs, RowFormat};
-use crate::context::Context;
-use crate::exit::{Outcome, usage};
-use crate::output::{Cell, Rows, report};
-use crate::units;
 use esker::rdf::meta::RequestedGraphs;
 use esker_rdf::dictionary::Key;
 use esker_rdf::id::UNBOUND;
 use esker_rdf::{Dataset, RdfFormat, dump as write};
+use esker_terminal::context::Context;
+use esker_terminal::exit::{Outcome, usage};
+use esker_terminal::output::{Cell, Rows, report};
+use esker_terminal::units;
 
 pub(super) fn checkpoint(args: &RdfPlainArgs, context: &mut Context) -> anyhow::Result<Outcome> {
     let database = match locate(&args.target, false, context)? {
@@ -68,7 +68,11 @@ pub(super) fn dump(args: &RdfDumpArgs, context: &mut Context) -> anyhow::Result<
         None => RequestedGraphs::default(),
     };
     let interrupt = context.interrupt.clone();
-    let stop = || interrupt.stopped().map(crate::interrupt::Stopped::name);
+    let stop = || {
+        interrupt
+            .stopped()
+            .map(esker_terminal::interrupt::Stopped::name)
+    };
     let all = rdf.with_meta(&wanted, &stop)?;
     let asserted;
     let data = if args.inferred {

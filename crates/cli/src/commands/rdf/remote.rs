@@ -6,18 +6,18 @@ use crate::args::{
     AnswerFormat, DumpFormat, InferRules, RdfDumpArgs, RdfLoadArgs, RdfPlainArgs, RdfStatsArgs,
     RowFormat, SparqlArgs, Target,
 };
-use crate::context::Context;
-use crate::exit::{Outcome, usage};
-use crate::interrupt::Stopped;
-use crate::output::{Cell, Rows, report};
-use crate::progress::Progress;
-use crate::units;
 use esker::Database;
 use esker::rpc::Address;
 use esker::rpc::http::{Endpoint, RequestBody, Response};
 use esker_model::Error;
 use esker_model::object::Principal;
 use esker_rdf::RdfFormat;
+use esker_terminal::context::Context;
+use esker_terminal::exit::{Outcome, usage};
+use esker_terminal::interrupt::Stopped;
+use esker_terminal::output::{Cell, Rows, report};
+use esker_terminal::progress::Progress;
+use esker_terminal::units;
 use serde_json::{Value as Json, json};
 use std::collections::VecDeque;
 use std::fs::File;
@@ -341,7 +341,7 @@ fn table(json: &Json, context: &mut Context) -> anyhow::Result<()> {
         let cells = names
             .iter()
             .map(|n| match solution.get(n).and_then(term) {
-                Some(term) => Cell::Text(super::sparql::term_text(&term)),
+                Some(term) => Cell::Text(esker_terminal::sparql::term_text(&term)),
                 None => Cell::Empty,
             })
             .collect();

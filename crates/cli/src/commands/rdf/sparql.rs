@@ -1,26 +1,23 @@
 //! `esker sparql`: runs queries and updates.
 
-use super::on_large_stack;
 use super::remote::{self, DataLocation, locate};
-use super::workers;
-use crate::args::{AnswerFormat, SparqlArgs};
-use crate::context::Context;
-use crate::exit::{Outcome, usage};
-use crate::output::{Cell, Rows};
-use crate::{args::RowFormat, units};
-use esker::rdf::{Services, engine, error, now_and_seed};
-use esker_rdf::{Answer, Dataset, Format, Found, Graphs, Options, RdfFormat, query};
-use std::io::{Read as _, Write};
+use crate::args::SparqlArgs;
+use crate::commands::program::run_program;
+use esker::rdf::on_large_stack;
+use esker::rdf::{Services, engine, now_and_seed};
+use esker_rdf::{Answer, Dataset, Graphs, Options, query};
+use esker_terminal::context::Context;
+use esker_terminal::exit::Outcome;
+use esker_terminal::sparql::{WORKERS, print, refused};
+use esker_terminal::units;
+use std::io::Write as _;
 use std::time::Instant;
 
 pub(crate) fn sparql(args: &SparqlArgs, context: &mut Context) -> anyhow::Result<Outcome> {
-    let text = text(args)?;
-    let graphs = (!args.default_graph.is_empty() || !args.named_graph.is_empty()).then(|| Graphs {
-        default: args.default_graph.clone(),
-        named: args.named_graph.clone(),
-    });
-    if let Some(addresses) = args.target.target.strip_prefix(workers::SCHEME) {
-        return workers::sparql(args, &text, graphs.as_ref(), addresses, context);
+    let text = args.text()?;
+    let graphs = args.graphs();
+    if args.target.target.starts_with(WORKERS) {
+        return run_program("esker-workers", None, context);
     }
     let began = Instant::now();
     let database = match locate(&args.target, false, context)? {
@@ -43,7 +40,11 @@ pub(crate) fn sparql(args: &SparqlArgs, context: &mut Context) -> anyhow::Result
         ));
     }
     let interrupt = context.interrupt.clone();
-    let stop = move || interrupt.stopped().map(crate::interrupt::Stopped::name);
+    let stop = move || {
+        interrupt
+            .stopped()
+            .map(esker_terminal::interrupt::Stopped::name)
+    };
     let (now, seed) = now_and_seed();
     let mut options = Options::new(now, seed);
     options.threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
@@ -62,7 +63,7 @@ pub(crate) fn sparql(args: &SparqlArgs, context: &mut Context) -> anyhow::Result
     }
     if args.update {
         let sync = context.durability() == esker::Durability::Sync;
-        let done = on_large_stack(|| Ok(rdf.update(&text, graphs.as_ref(), &options, sync)?))?;
+        let done = on_large_stack(|| rdf.update(&text, graphs.as_ref(), &options, sync))?;
         context.note(&format!(
             "{} added, {} removed",
             units::counted(done.added as u64, "quad", "quads"),
@@ -120,26 +121,6 @@ pub(crate) fn sparql(args: &SparqlArgs, context: &mut Context) -> anyhow::Result
     Ok(Outcome::Done)
 }
 
-fn text(args: &SparqlArgs) -> anyhow::Result<String> {
-    let Some(path) = &args.file else {
-        return Ok(args.query.clone().unwrap_or_default());
-    };
-    let mut bytes = Vec::new();
-    let name = path.display().to_string();
-    let read = if name == "-" {
-        std::io::stdin().read_to_end(&mut bytes)
-    } else {
-        std::fs::File::open(path).and_then(|mut f| f.read_to_end(&mut bytes))
-    };
-    read.map_err(|e| usage(format!("reading `{name}`: {e}")))?;
-    String::from_utf8(bytes).map_err(|e| {
-        usage(format!(
-            "`{name}` is not UTF-8 at byte {}",
-            e.utf8_error().valid_up_to()
-        ))
-    })
-}
-
 fn evaluate<'a>(
     data: &'a Dataset,
     text: &str,
@@ -151,98 +132,4 @@ fn evaluate<'a>(
         Ok(answer) => Ok(answer),
         Err(e) => Err(refused(text, e)),
     }
-}
-
-/// Returns the error of a command for a failed query.
-pub(crate) fn refused(text: &str, e: engine::Error) -> anyhow::Error {
-    match e {
-        // An update in place of a query is a common mistake.
-        engine::Error::Syntax(_) if engine::syntax::update(text, None).is_ok() => {
-            usage("this is an update, not a query: use --update")
-        }
-        engine::Error::Stopped(_) => anyhow::anyhow!("{e}"),
-        e => error(e).into(),
-    }
-}
-
-pub(super) fn print(
-    answer: &Answer<'_>,
-    format: AnswerFormat,
-    style: crate::output::Style,
-    out: &mut Vec<u8>,
-) -> anyhow::Result<()> {
-    let graph = match format {
-        AnswerFormat::Table | AnswerFormat::Ttl => RdfFormat::Turtle,
-        AnswerFormat::Rdf | AnswerFormat::Xml => RdfFormat::RdfXml,
-        AnswerFormat::Jsonld | AnswerFormat::Json => RdfFormat::JsonLd {
-            profile: engine::JsonLdProfileSet::default(),
-        },
-        AnswerFormat::Nt | AnswerFormat::Csv | AnswerFormat::Tsv => RdfFormat::NTriples,
-    };
-    let rows = match format {
-        AnswerFormat::Json => Some(Format::Json),
-        AnswerFormat::Xml => Some(Format::Xml),
-        AnswerFormat::Csv => Some(Format::Csv),
-        AnswerFormat::Tsv => Some(Format::Tsv),
-        _ => None,
-    };
-    match (&answer.found, rows) {
-        (Found::Triples(_), _) => answer.write_graph(graph, out)?,
-        (Found::Boolean(b), None) => writeln!(out, "{b}")?,
-        (_, Some(format)) => {
-            answer.write(format, out)?;
-            if !out.ends_with(b"\n") {
-                out.push(b'\n');
-            }
-        }
-        (Found::Solutions(names, table), None) => {
-            if format != AnswerFormat::Table {
-                return Err(usage(
-                    "that format is for graphs, which CONSTRUCT and DESCRIBE give; expected table, json, xml, csv or tsv",
-                ));
-            }
-            let columns = names.iter().map(|n| n.clone().into()).collect();
-            let mut rows = Rows::named(out, RowFormat::Table, style, columns);
-            for r in 0..table.len() {
-                let cells = table
-                    .columns()
-                    .iter()
-                    .map(|c| {
-                        answer
-                            .term(c[r])
-                            .map_or(Cell::Empty, |t| Cell::Text(term_text(&t)))
-                    })
-                    .collect();
-                rows.row(cells)?;
-            }
-            rows.finish()?;
-        }
-    }
-    Ok(())
-}
-
-/// Formats a term for users: numbers and booleans without their types.
-pub(super) fn term_text(term: &engine::Term) -> String {
-    if let engine::Term::Literal(l) = term {
-        let datatype = l.datatype();
-        let local = datatype
-            .as_str()
-            .strip_prefix(engine::id::XSD)
-            .unwrap_or_default();
-        if matches!(
-            local,
-            "integer"
-                | "decimal"
-                | "double"
-                | "float"
-                | "boolean"
-                | "dateTime"
-                | "date"
-                | "int"
-                | "long"
-        ) {
-            return l.value().to_owned();
-        }
-    }
-    term.to_string()
 }

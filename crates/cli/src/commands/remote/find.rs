@@ -4,13 +4,13 @@ use super::{attribute, failed, kind, open, parse_url, text};
 use crate::args::{FindArgs, FindFormat, RowFormat};
 use crate::commands::find::search;
 use crate::commands::note_if_stopped;
-use crate::context::Context;
-use crate::exit::{Outcome, usage};
-use crate::output::{Cell, Rows};
 use esker_model::filter::{Fields, Prepared};
 use esker_model::{Cancel as _, Value};
 use esker_site::TreeEvent;
 use esker_site_cache::entry::Attributes;
+use esker_terminal::context::Context;
+use esker_terminal::exit::{Outcome, usage};
+use esker_terminal::output::{Cell, Rows};
 use std::borrow::Cow;
 use std::ops::ControlFlow;
 

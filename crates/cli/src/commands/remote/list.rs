@@ -2,15 +2,15 @@
 
 use super::{attribute, failed, kind, mode, number, open, parse_url, text, time};
 use crate::args::{LsArgs, RemoteArgs, RowFormat, StatArgs};
-use crate::context::Context;
-use crate::exit::{Outcome, usage};
-use crate::output::{Cell, Rows};
-use crate::units;
 use esker_model::Error;
 use esker_model::namespace::Errno;
 use esker_origin::{DirEntry, OriginUrl, PathMetadata};
 use esker_site::{RemoteFiles, TierAnswer};
 use esker_site_cache::entry::{Attributes, Wants};
+use esker_terminal::context::Context;
+use esker_terminal::exit::{Outcome, usage};
+use esker_terminal::output::{Cell, Rows};
+use esker_terminal::units;
 use std::ffi::OsString;
 
 /// Returns all URLs of a command line: the target, and the arguments after it.

@@ -9,14 +9,14 @@ pub(crate) use list::{ls, stat};
 pub(crate) use namespace::RemoteNamespace;
 
 use crate::args::RemoteArgs;
-use crate::exit::usage;
-use crate::output::Cell;
 use esker_model::namespace::display;
 use esker_model::{Error, Value};
 use esker_origin::OriginUrl;
 use esker_site::{FetchOptions, Refused, RemoteFiles};
 use esker_site_cache::entry::{Attributes, Kind};
 use esker_site_cache::queue::Class;
+use esker_terminal::exit::usage;
+use esker_terminal::output::Cell;
 
 /// Whether a target names remote files. For Esker's own servers, that needs a path after the address; `/` alone is enough with a site
 /// cache. (Users with `ESKER_VIA` set still name servers by address.)

@@ -231,7 +231,12 @@ impl Namespace for RemoteNamespace {
         Ok(())
     }
 
-    fn look(&self, principal: Option<&Principal>, path: &NamePath, _: Open) -> Result<OpenLookup> {
+    fn resolve_open(
+        &self,
+        principal: Option<&Principal>,
+        path: &NamePath,
+        _: Open,
+    ) -> Result<OpenLookup> {
         let inode = self.stat(principal, path, false)?;
         Ok(OpenLookup::Found(path.clone(), Box::new(inode)))
     }

@@ -2,17 +2,17 @@
 
 use super::{detached, run_label};
 use crate::args::{Globals, SpoolCommand, SpoolDeliverArgs, SpoolListArgs, Target};
-use crate::context::Context;
-use crate::exit::Outcome;
-use crate::interrupt::Interrupt;
-use crate::output::{Cell, Rows};
-use crate::units::counted;
 use esker::rpc::Address;
 use esker::{Database, OpenOptions};
 use esker_model::{Cancel as _, Error, Result};
 use esker_record::{
     Delivery, Run, Spool, SpoolFile, SpoolSelection, SpooledRun, deliver_all, deliver_one,
 };
+use esker_terminal::context::Context;
+use esker_terminal::exit::Outcome;
+use esker_terminal::interrupt::Interrupt;
+use esker_terminal::output::{Cell, Rows};
+use esker_terminal::units::counted;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::path::PathBuf;
@@ -276,7 +276,7 @@ fn report(
     );
     let columns = &["delivered", "left", "going_on"];
     let cells = [runs, left, running].map(Cell::Count).into();
-    crate::output::report(context, args.format.format, &sentence, columns, cells)?;
+    esker_terminal::output::report(context, args.format.format, &sentence, columns, cells)?;
     Ok(())
 }
 

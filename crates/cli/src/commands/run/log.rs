@@ -3,14 +3,14 @@
 use super::absolute_target;
 use super::deliver::deliver;
 use crate::args::{LogArgs, Target};
-use crate::context::Context;
-use crate::exit::{Outcome, usage};
-use crate::output::{Cell, Rows};
 use esker::Database;
 use esker_model::{
     EdgeSelect, Error, GraphRead as _, Value, Version, Versions, Vertex, VertexId, VertexSelect,
     VertexTypeId,
 };
+use esker_terminal::context::Context;
+use esker_terminal::exit::{Outcome, usage};
+use esker_terminal::output::{Cell, Rows};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 use std::ops::ControlFlow;

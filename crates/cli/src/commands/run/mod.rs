@@ -11,9 +11,9 @@ pub(crate) mod log;
 mod start;
 
 use crate::args::{Globals, RunArgs, SpoolArg};
-use crate::output::Style;
 use esker_model::Error;
 use esker_record::{Begin, Ended, Entry, Redactor, Run, Spool, Use, begin, git, now, settings};
+use esker_terminal::output::Style;
 use rustix::process::{Pid, Signal, getpgrp, kill_process};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;

@@ -3,16 +3,16 @@
 use crate::args::{RemoteArgs, RowFormat, SitePathArgs, SiteStatusArgs, SiteWarmArgs};
 use crate::commands::note_if_stopped;
 use crate::commands::remote;
-use crate::context::Context;
-use crate::exit::{Outcome, usage};
-use crate::output::{Cell, Rows};
-use crate::progress::Progress;
-use crate::units;
 use esker::rpc::http::RequestBody;
 use esker_model::{Cancel as _, Error};
 use esker_origin::origin_url::percent_encode;
 use esker_site::{TierAddress, TreeEvent};
 use esker_site_cache::queue::Class;
+use esker_terminal::context::Context;
+use esker_terminal::exit::{Outcome, usage};
+use esker_terminal::output::{Cell, Rows};
+use esker_terminal::progress::Progress;
+use esker_terminal::units;
 use serde_json::Value as Json;
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
@@ -222,7 +222,7 @@ pub(super) fn explain(args: &SitePathArgs, context: &mut Context) -> anyhow::Res
         writeln!(out, "  kept        nothing under this path")?;
     } else {
         let believed = match (kept["told"].as_bool(), kept["believed_for"].as_f64()) {
-            (Some(true), _) => "until a change is notified".to_owned(),
+            (Some(true), _) => "until the origin reports a change".to_owned(),
             (_, Some(s)) => format!("for {s:.1} s"),
             _ => String::new(),
         };

@@ -7,9 +7,9 @@ mod serve;
 mod trace;
 
 use crate::args::SiteCommand;
-use crate::context::Context;
-use crate::exit::Outcome;
 use esker_model::Error;
+use esker_terminal::context::Context;
+use esker_terminal::exit::Outcome;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;

@@ -2,10 +2,10 @@
 
 use super::{file_error, write_to};
 use crate::args::SiteRecordArgs;
-use crate::context::Context;
-use crate::exit::{Outcome, usage};
-use crate::units::{count, counted};
 use esker_site_cache::trace::{Format, Traces};
+use esker_terminal::context::Context;
+use esker_terminal::exit::{Outcome, usage};
+use esker_terminal::units::{count, counted};
 use std::fs::{self, File};
 use std::io::{self, BufReader};
 use std::os::unix::ffi::OsStrExt as _;

@@ -2,13 +2,13 @@
 
 use super::{file_error, is_standard, write_to};
 use crate::args::{CacheSize, SiteReplayArgs};
-use crate::context::Context;
-use crate::exit::{Outcome, usage};
-use crate::output::{Cell, Rows};
-use crate::units::counted;
 use esker_site_cache::predict::PredictorKind;
 use esker_site_cache::replay::{Pace, ReplaySettings, Report, SimulatedOrigin, Tiers, run as play};
 use esker_site_cache::trace::{Trace, Traces};
+use esker_terminal::context::Context;
+use esker_terminal::exit::{Outcome, usage};
+use esker_terminal::output::{Cell, Rows};
+use esker_terminal::units::counted;
 use serde_json::{Value as Json, json};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
@@ -74,7 +74,7 @@ pub(super) fn run(args: &SiteReplayArgs, context: &mut Context) -> anyhow::Resul
                 context.note(&format!(
                     "{predictor}, cache {} ({}), {}",
                     cache.text,
-                    crate::units::size(settings.edge_bytes),
+                    esker_terminal::units::size(settings.edge_bytes),
                     tiers.name()
                 ));
                 let report = play(&settings, &events, &training, &mut traces, &origin, &stop);

@@ -1,12 +1,13 @@
 //! `esker site serve`: runs a tier of the site cache until it is stopped.
 
 use crate::args::SiteServeArgs;
-use crate::commands::serve::{announce, log_to_stderr};
-use crate::context::Context;
-use crate::exit::{Outcome, usage};
+use crate::commands::serve::log_to_stderr;
 use esker_model::Error;
 use esker_site::serve::RunningTier;
 use esker_site::{Config, TierAddress};
+use esker_terminal::context::Context;
+use esker_terminal::exit::{Outcome, usage};
+use esker_terminal::program::announce;
 use std::time::Duration;
 
 /// Interval between checks for signals.

@@ -2,9 +2,9 @@
 
 use super::write_to;
 use crate::args::SiteTraceArgs;
-use crate::context::Context;
-use crate::exit::{Outcome, usage};
 use esker_site_cache::trace::{Traces, yahoo};
+use esker_terminal::context::Context;
+use esker_terminal::exit::{Outcome, usage};
 
 pub(super) fn run(args: &SiteTraceArgs, context: &mut Context) -> anyhow::Result<Outcome> {
     let settings = yahoo::GeneratorSettings {

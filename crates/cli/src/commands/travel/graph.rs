@@ -1,8 +1,8 @@
 //! Vertices and edges of an answer as JSON and DOT.
 
 use crate::graph::{edge_type_name, unnamed, vertex_type_name};
-use crate::output::{properties_json, vertex_attributes_json};
 use esker_model::{Edge, Schema, Vertex, VertexId};
+use esker_terminal::output::{properties_json, vertex_attributes_json};
 use serde_json::{Map, Value as Json, json};
 use std::io::{self, Write};
 

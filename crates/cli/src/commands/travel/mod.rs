@@ -5,21 +5,21 @@
 
 mod graph;
 mod paths;
-pub(crate) mod picture;
 mod profile;
 mod sets;
 
 use super::is_interrupted;
 use crate::args::{GraphFormat, TravelArgs};
-use crate::context::Context;
-use crate::exit::{Outcome, Usage, usage};
 use crate::times::now_nanos;
-use crate::units::counted;
 use anyhow::Context as _;
 use esker::Database;
 use esker_model::namespace::resolve;
 use esker_model::traversal::{Budget, Start, Stop, StopReason, TravelResult, Traversal};
 use esker_model::{GraphRead as _, Schema, Version};
+use esker_terminal::context::Context;
+use esker_terminal::exit::{Outcome, Usage, usage};
+use esker_terminal::step_chart;
+use esker_terminal::units::counted;
 use serde_json::{Value as Json, json};
 use std::io::Read as _;
 use std::path::Path;
@@ -73,7 +73,7 @@ pub(crate) fn run(args: &TravelArgs, context: &mut Context) -> anyhow::Result<Ou
         profile::print(&result, context)?;
     }
     if let Some(file) = &args.profile_svg {
-        picture::draw(&result, &text, file, context)?;
+        step_chart::draw(&result, &text, file, context)?;
     }
     context.out.flush()?;
     let started = warn_missing_start(&printing, context)?;

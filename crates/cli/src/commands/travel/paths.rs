@@ -6,11 +6,11 @@
 use super::graph::{edge_json, open_object, vertex_json, write_dot_edge, write_dot_vertex};
 use super::{PrintState, profile, sets};
 use crate::args::{GraphFormat, RowFormat, TravelArgs};
-use crate::context::Context;
 use crate::graph::{NameCache, edge_type_name};
-use crate::output::{Cell, Rows, Style};
 use esker_model::traversal::{PathStep, Paths};
 use esker_model::{Cancel as _, Edge, EdgeKey, GraphRead as _, Version, VertexId};
+use esker_terminal::context::Context;
+use esker_terminal::output::{Cell, Rows, Style};
 use serde_json::json;
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -181,7 +181,7 @@ fn print_paths(
         context.out.flush()?;
         context.note(&format!(
             "there are more paths than the {} shown: --paths N shows N, --paths 0 all",
-            crate::units::count(count)
+            esker_terminal::units::count(count)
         ));
     }
     Ok(())

@@ -1,9 +1,10 @@
 //! The profile of a traversal by step and server, as tables and JSON.
 
 use crate::args::RowFormat;
-use crate::context::Context;
-use crate::output::{Cell, Rows};
-use esker_model::traversal::{ServerStep, TravelResult};
+use esker_model::traversal::TravelResult;
+use esker_terminal::context::Context;
+use esker_terminal::output::{Cell, Rows};
+use esker_terminal::step_chart;
 use serde_json::{Value as Json, json};
 use std::io::Write as _;
 
@@ -77,13 +78,6 @@ fn millis(micros: u64) -> Cell {
     format!("{:.3}", micros as f64 / 1000.0).into()
 }
 
-/// Returns the figures sorted by step, then by server.
-pub(super) fn by_step(result: &TravelResult) -> Vec<ServerStep> {
-    let mut all = result.servers.clone();
-    all.sort_by_key(|s| (s.step, s.server));
-    all
-}
-
 fn print_servers(result: &TravelResult, context: &Context) -> anyhow::Result<()> {
     let columns = &[
         "step",
@@ -98,7 +92,7 @@ fn print_servers(result: &TravelResult, context: &Context) -> anyhow::Result<()>
     let mut stderr = std::io::stderr();
     writeln!(stderr)?;
     let mut rows = Rows::new(&mut stderr, RowFormat::Table, context.note_style, columns);
-    for s in by_step(result) {
+    for s in step_chart::by_step(result) {
         rows.row(vec![
             Cell::Count(s.step.into()),
             Cell::Count(s.server.into()),

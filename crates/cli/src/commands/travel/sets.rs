@@ -3,12 +3,12 @@
 use super::graph::{vertex_json, write_dot_vertex};
 use super::{PrintState, profile};
 use crate::args::{GraphFormat, RowFormat};
-use crate::context::Context;
 use crate::graph::{unnamed, vertex_type_name};
-use crate::output::{Cell, Rows};
-use crate::units::counted;
 use esker_model::traversal::WorkingSet;
 use esker_model::{GraphRead as _, Vertex, VertexId};
+use esker_terminal::context::Context;
+use esker_terminal::output::{Cell, Rows};
+use esker_terminal::units::counted;
 use std::io::Write as _;
 
 /// Number of vertices to read at once.

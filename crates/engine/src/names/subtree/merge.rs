@@ -337,7 +337,7 @@ impl Txn<'_, '_> {
         let naming = match owner {
             Some(owner) => {
                 let owner = VertexId(owner.as_slice().try_into().unwrap_or_default());
-                if rows::location_record(&*self.overlay, owner)?.is_none_or(|p| p.gone) {
+                if rows::location_record(&*self.overlay, owner)?.is_none_or(|p| p.deleted) {
                     directory
                         .departed
                         .store(true, std::sync::atomic::Ordering::Release);

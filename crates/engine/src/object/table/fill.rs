@@ -67,7 +67,7 @@ impl Table {
         hash: u128,
     ) -> Result<(), DecodeError> {
         let mut r = Reader::new(row);
-        let gone = r.u8("flags")? == 1;
+        let deleted = r.u8("flags")? == 1;
         let first = Version(r.u64("a first version")?);
         let latest = Version(r.u64("a latest version")?);
         let statics = Version(r.u64("a version")?);
@@ -113,7 +113,7 @@ impl Table {
         };
         self.shapes_of[at] = shape;
         self.scratch = columns;
-        if !gone {
+        if !deleted {
             self.live.insert(slot);
             self.hashes[at] = hash;
             self.put_identity(slot, hash);
@@ -127,7 +127,7 @@ impl Table {
         &mut self,
         ids: &[u64],
         parts: [Vec<u64>; 5],
-        gone: &[u32],
+        deleted: &[u32],
     ) -> Result<(), ()> {
         let base = self.ids.len() as u32;
         let [high, low, first, latest, statics] = parts;
@@ -149,10 +149,10 @@ impl Table {
         self.statics.extend(statics.into_iter().map(Version));
         self.shapes_of.resize(self.ids.len(), 0);
         self.live.insert_range(base..base + ids.len() as u32);
-        let mut gone = gone.iter().peekable();
+        let mut deleted = deleted.iter().peekable();
         for (slot, (high, low)) in (base..).zip(high.into_iter().zip(low)) {
             let hash = u128::from(high) << 64 | u128::from(low);
-            if gone.next_if(|g| **g + base == slot).is_some() {
+            if deleted.next_if(|g| **g + base == slot).is_some() {
                 self.live.remove(slot);
                 self.hashes.push(0);
             } else {

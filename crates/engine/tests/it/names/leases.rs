@@ -141,7 +141,7 @@ impl TestGraph {
 
 #[test]
 fn leased_answers_are_correct_until_the_lease_ends() {
-    let cases: u64 = std::env::var("ESKER_PROMISE_CASES").map_or(12, |n| n.parse().unwrap());
+    let cases: u64 = std::env::var("ESKER_LEASE_CASES").map_or(12, |n| n.parse().unwrap());
     let (mut leased, mut waited, mut tagged) = (0, 0, 0);
     for seed in 0..cases {
         let mut rng = Rng::new(seed);

@@ -224,7 +224,7 @@ fn rights_are_asked_for_when_it_is_opened() {
         write: false,
         ..x.path().handle().unwrap()
     };
-    let denied = engine.look(Some(&ada), &forged.path(), Open::BOTH);
+    let denied = engine.resolve_open(Some(&ada), &forged.path(), Open::BOTH);
     assert_eq!(errno(denied), Errno::Access);
     // The creator of a file may open it, regardless of its mode.
     let how = Open {

@@ -1,11 +1,11 @@
 //! Visibility of the graph equals what `access(2)` lets a user read, on random trees, tested by a process of that user.
 //!
 //! Needs user 0, to make files of other users and processes that run as them; without, the test prints so and does nothing.
-//! `ESKER_SIGHT_CASES` sets the number of trees, `ESKER_SIGHT_SEED` the first seed.
+//! `ESKER_VISIBILITY_CASES` sets the number of trees, `ESKER_VISIBILITY_SEED` the first seed.
 
 use super::{change, path, small, sound};
-use esker_engine::lineage::{LineageOptions, lineage};
 use esker_engine::{Engine, View};
+use esker_lineage::{LineageOptions, lineage};
 use esker_model::namespace::{Change, NewFile, resolve};
 use esker_model::object::Principal;
 use esker_model::traversal::Budget;
@@ -52,8 +52,8 @@ fn people_see_what_access_lets_them_read() {
         .find(|d| Path::new(d).is_dir())
         .unwrap();
     let number = |name: &str, or: u64| std::env::var(name).map_or(or, |n| n.parse().unwrap());
-    let first = number("ESKER_SIGHT_SEED", 1);
-    for seed in first..first + number("ESKER_SIGHT_CASES", 6) {
+    let first = number("ESKER_VISIBILITY_SEED", 1);
+    for seed in first..first + number("ESKER_VISIBILITY_CASES", 6) {
         let root = PathBuf::from(format!(
             "{base}/esker-visibility-{}-{seed}",
             std::process::id()

@@ -13,6 +13,7 @@ mod tests;
 mod work;
 
 use super::meta::{Meta, MetaGraphs, RequestedGraphs, graphs_in};
+use super::stack::STACK;
 use super::{Rules, UpdateCounts, disk, now_and_seed};
 use crate::database::Database;
 use esker_model::object::Principal;
@@ -25,8 +26,6 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, mpsc};
 use std::thread::JoinHandle;
 use work::WriterThread;
 
-/// Stack size in bytes of a thread that parses and answers; parsers recurse for nested brackets.
-pub const STACK: usize = 256 << 20;
 /// Maximum of updates in the queue.
 const WAITING_MAX: usize = 65_536;
 

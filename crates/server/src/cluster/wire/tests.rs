@@ -182,9 +182,9 @@ fn change() -> impl Strategy<Value = Change> {
         (identity(), object()).prop_map(|(identity, object)| Change::Claim { identity, object }),
         (identity(), object()).prop_map(|(identity, object)| Change::Release { identity, object }),
         (key(), any::<bool>(), properties(), any::<bool>()).prop_map(
-            |(key, gone, properties, requested)| Change::Edge {
+            |(key, deleted, properties, requested)| Change::Edge {
                 key,
-                gone,
+                deleted,
                 properties,
                 requested
             }

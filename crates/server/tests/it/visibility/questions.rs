@@ -3,7 +3,7 @@
 use super::history::{BEGIN, History, STEP, person};
 use super::servers::encoded;
 use esker::Database;
-use esker_engine::lineage::{LineageOptions, impact, lineage};
+use esker::lineage::{LineageOptions, impact, lineage};
 use esker_model::filter::Expr;
 use esker_model::namespace::{NamePath, Namespace as _, resolve};
 use esker_model::object::{Find, ObjectRead as _};

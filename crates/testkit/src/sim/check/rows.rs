@@ -155,13 +155,13 @@ impl ServerRows {
         if should != Some(self.server) {
             return Err(format!("{edge:?} should lie at {should:?}"));
         }
-        if !history && !record.gone {
+        if !history && !record.deleted {
             *self
                 .degrees
                 .entry((edge.source, edge.edge_type))
                 .or_default() += 1;
         }
-        let known = edges.insert((edge, version), (record.gone, record.properties));
+        let known = edges.insert((edge, version), (record.deleted, record.properties));
         if known.is_some() {
             return Err(format!("{edge:?} at {version:?} is there twice"));
         }
@@ -206,12 +206,12 @@ fn counters(
 
 /// Checks that each version of an edge has the same version of its inverse.
 pub fn check_inverses(edges: &Edges, schema: &Schema, findings: &mut Findings) {
-    for ((edge, version), (gone, properties)) in edges {
+    for ((edge, version), (deleted, properties)) in edges {
         let inverse = edge.reversed(schema.inverse(edge.edge_type));
         match edges.get(&(inverse, *version)) {
-            Some(other) if other.0 == *gone && other.1 == *properties => {}
+            Some(other) if other.0 == *deleted && other.1 == *properties => {}
             other => findings.push(format!(
-                "{edge:?} at {version:?} (gone: {gone}, {properties:?}) has the inverse {other:?}"
+                "{edge:?} at {version:?} (deleted: {deleted}, {properties:?}) has the inverse {other:?}"
             )),
         }
     }

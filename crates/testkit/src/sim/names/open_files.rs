@@ -77,7 +77,12 @@ impl Files<'_> {
         }
     }
 
-    fn look(&self, principal: &Principal, path: &NamePath, how: Open) -> Result<OpenLookup> {
+    fn resolve_open(
+        &self,
+        principal: &Principal,
+        path: &NamePath,
+        how: Open,
+    ) -> Result<OpenLookup> {
         let call = Call::Look {
             principal: Some(principal.clone()),
             path: path.clone(),
@@ -97,7 +102,7 @@ impl Files<'_> {
         how: Open,
         make: &NewFile,
     ) -> Result<(NamePath, Inode)> {
-        let (directory, missing) = match self.look(principal, path, how)? {
+        let (directory, missing) = match self.resolve_open(principal, path, how)? {
             OpenLookup::Found(path, inode) if !how.truncate => return Ok((path, *inode)),
             OpenLookup::Found(path, _) => {
                 let set = SetAttributes {
@@ -129,7 +134,7 @@ impl Files<'_> {
             truncate: false,
             ..how
         };
-        match self.look(principal, &handle.path(), how)? {
+        match self.resolve_open(principal, &handle.path(), how)? {
             OpenLookup::Found(path, inode) => Ok((path, *inode)),
             OpenLookup::Missing { .. } => Err(unexpected()),
         }

@@ -1,12 +1,14 @@
 //! `esker cluster add`: starts one more member on this machine.
 
-use super::process::Process;
-use super::{log_of, read};
+use super::read;
 use crate::args::ClusterAddArgs;
-use crate::context::Context;
-use crate::exit::Outcome;
+use esker_launch::MemberProcess;
+use esker_launch::member_log;
 use esker_server::ClusterConfig;
 use esker_server::member::MembershipClient;
+use esker_terminal::context::Context;
+use esker_terminal::exit::Outcome;
+use esker_terminal::program::own_path;
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
@@ -36,13 +38,13 @@ pub(in super::super) fn run(
     };
     let file = std::path::absolute(&args.file)?;
     let memory = config.memory_bytes.unwrap_or(context.globals.memory);
-    let mut process = Process::start(&file, &config, &member, memory, false)?;
+    let mut process = MemberProcess::start(&own_path()?, &file, &config, &member, memory, false)?;
     let until = Instant::now() + READY_MAX;
     loop {
         if let Some(status) = process.ended() {
             anyhow::bail!(
                 "the server at {member} ended before it was ready ({status}); the end of its log, `{}`:\n{}",
-                log_of(&config, &member).display(),
+                member_log(&config, &member).display(),
                 process.log_tail()
             );
         }

@@ -1,11 +1,11 @@
 //! `esker cluster down` of a cluster whose servers move: stops the members that `up` and `add` have started on this machine.
 
 use super::super::{io_failure, up_process};
-use super::process::stop;
-use crate::context::Context;
-use crate::exit::Outcome;
+use esker_launch::stop;
 use esker_server::ClusterConfig;
 use esker_server::member::MembershipClient;
+use esker_terminal::context::Context;
+use esker_terminal::exit::Outcome;
 use std::time::{Duration, Instant};
 
 /// Time for a stop beyond the members' drain time.

@@ -1,11 +1,8 @@
 //! Clusters whose servers move between members, as etcd assigns them.
 
 pub(super) mod add;
-mod certificates;
 pub(super) mod down;
 pub(super) mod drain;
-pub(crate) mod etcd;
-pub(crate) mod process;
 pub(super) mod rebalance;
 pub(super) mod restart;
 pub(super) mod server;
@@ -13,28 +10,13 @@ pub(super) mod status;
 pub(super) mod up;
 
 use esker_server::ClusterConfig;
-use std::path::{Path, PathBuf};
-
-/// Returns the log file of a member.
-fn log_of(config: &ClusterConfig, member: &str) -> PathBuf {
-    let name: String = member
-        .chars()
-        .map(|c| {
-            if c.is_ascii_alphanumeric() || c == '.' {
-                c
-            } else {
-                '-'
-            }
-        })
-        .collect();
-    config.storage.join(format!("member-{name}.log"))
-}
+use std::path::Path;
 
 /// Reads the file of a cluster whose servers move.
 fn read(file: &Path) -> anyhow::Result<ClusterConfig> {
     let config = ClusterConfig::from_file(file)?;
     if config.etcd.is_none() {
-        return Err(crate::exit::usage(format!(
+        return Err(esker_terminal::exit::usage(format!(
             "data does not move between the servers of cluster `{}`: add `stores = 16` to `{}`, \
              and the cluster distributes its stores over the servers that there are",
             config.name,

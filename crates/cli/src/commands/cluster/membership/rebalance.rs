@@ -2,10 +2,10 @@
 
 use super::read;
 use crate::args::ClusterRebalanceArgs;
-use crate::context::Context;
-use crate::exit::Outcome;
-use crate::units::counted;
 use esker_server::member::MembershipClient;
+use esker_terminal::context::Context;
+use esker_terminal::exit::Outcome;
+use esker_terminal::units::counted;
 use std::time::{Duration, Instant};
 
 /// Timeout of the command.

@@ -1,16 +1,17 @@
 //! `esker cluster restart`: restarts the members one after the other while clients continue. Each starts the program that is installed by
 //! then, so a new version comes into use.
 
-use super::process::Process;
 use super::read;
 use crate::args::ClusterRestartArgs;
-use crate::context::Context;
-use crate::exit::Outcome;
-use crate::units::counted;
 use anyhow::Context as _;
 use esker::rpc::{Address, Client};
+use esker_launch::MemberProcess;
 use esker_server::ClusterConfig;
 use esker_server::member::{MemberStatus, MembershipClient};
+use esker_terminal::context::Context;
+use esker_terminal::exit::Outcome;
+use esker_terminal::program::own_path;
+use esker_terminal::units::counted;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -84,7 +85,7 @@ fn restart_member(
     let added = !config.servers.contains(name) && member.host == host.trim();
     if added {
         let memory = config.memory_bytes.unwrap_or(context.globals.memory);
-        Process::start(file, config, name, memory, false)?;
+        MemberProcess::start(&own_path()?, file, config, name, memory, false)?;
     }
     let until = Instant::now() + wait;
     let again = loop {
@@ -145,7 +146,7 @@ fn unsettled(client: &MembershipClient, new: Option<&str>) -> anyhow::Result<Opt
     }
     let waits = members
         .iter()
-        .find_map(|m| match super::super::child::probe(&m.member) {
+        .find_map(|m| match esker_launch::probe(&m.member) {
             Some((200, _)) => None,
             Some((_, why)) => Some(format!("{}: {why}", m.member)),
             None => Some(format!("{} does not answer", m.member)),

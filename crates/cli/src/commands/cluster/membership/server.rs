@@ -4,9 +4,9 @@ use super::super::server::{POLL_INTERVAL, orphaned};
 use super::super::stop_exit_code;
 use crate::args::ClusterServerArgs;
 use crate::commands::serve::log_to_stderr;
-use crate::context::Context;
-use crate::exit::{Outcome, usage};
 use esker_server::{ClusterConfig, Member};
+use esker_terminal::context::Context;
+use esker_terminal::exit::{Outcome, usage};
 use std::sync::atomic::Ordering;
 
 pub(in super::super) fn run(

@@ -1,14 +1,15 @@
 //! `esker cluster status FILE`: prints the assignment in etcd of a cluster whose servers move, and each server's figures.
 
-use super::super::status::{figures, query_server};
+use super::super::status::figures;
 use super::read;
 use crate::args::ClusterStatusArgs;
-use crate::context::Context;
-use crate::exit::Outcome;
-use crate::output::{Cell, Rows};
-use crate::units::counted;
 use esker::rpc::Address;
+use esker_launch::query_server;
 use esker_server::member::MembershipClient;
+use esker_terminal::context::Context;
+use esker_terminal::exit::Outcome;
+use esker_terminal::output::{Cell, Rows};
+use esker_terminal::units::counted;
 use std::path::Path;
 
 pub(in super::super) fn run(

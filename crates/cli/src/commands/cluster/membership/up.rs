@@ -2,13 +2,13 @@
 
 use super::super::up::{Program, code_of, end};
 use super::super::{EXIT_RESTART, EXIT_STOP, io_failure, pid_file, up_process};
-use super::etcd::OwnedEtcd;
-use super::process::{Process, stop};
-use crate::context::Context;
-use crate::exit::Outcome;
-use crate::units::counted;
+use esker_launch::{MemberProcess, OwnedEtcd, stop};
 use esker_server::ClusterConfig;
 use esker_server::member::MembershipClient;
+use esker_terminal::context::Context;
+use esker_terminal::exit::Outcome;
+use esker_terminal::program::own_path;
+use esker_terminal::units::counted;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -27,7 +27,7 @@ struct MemberServers<'a> {
     config: &'a ClusterConfig,
     memory: u64,
     etcd: Option<OwnedEtcd>,
-    all: Vec<(Process, Instant)>,
+    all: Vec<(MemberProcess, Instant)>,
     /// Members that were asked to stop, and whose stop was reported.
     reported_stops: BTreeSet<String>,
 }
@@ -62,7 +62,8 @@ pub(in super::super) fn run(
     // An unreachable etcd is reported before any member starts.
     drop(MembershipClient::connect(config)?);
     for member in &config.servers {
-        let process = Process::start(&file, config, member, servers.memory, true)?;
+        let process =
+            MemberProcess::start(&own_path()?, &file, config, member, servers.memory, true)?;
         servers.all.push((process, Instant::now()));
     }
     let done = servers.serve(command, context);
@@ -185,8 +186,14 @@ impl MemberServers<'_> {
                 continue;
             }
             if code == Some(EXIT_RESTART) {
-                *process =
-                    Process::start(self.file, self.config, &process.member, self.memory, true)?;
+                *process = MemberProcess::start(
+                    &own_path()?,
+                    self.file,
+                    self.config,
+                    &process.member,
+                    self.memory,
+                    true,
+                )?;
                 *since = Instant::now();
                 context.note(&format!(
                     "the server at {} was asked to restart (pid {})",
@@ -204,7 +211,14 @@ impl MemberServers<'_> {
                 process.log.display(),
                 process.log_tail()
             ));
-            *process = Process::start(self.file, self.config, &process.member, self.memory, true)?;
+            *process = MemberProcess::start(
+                &own_path()?,
+                self.file,
+                self.config,
+                &process.member,
+                self.memory,
+                true,
+            )?;
             *since = Instant::now();
             context.note(&format!(
                 "the server at {} is started again (pid {})",

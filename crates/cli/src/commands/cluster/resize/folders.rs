@@ -1,12 +1,12 @@
 //! The old and new databases of a cluster, opened one by one.
 
 use crate::commands::cluster::io_failure;
-use crate::context::Context;
-use crate::exit::usage;
-use crate::units::size;
 use esker::{Database, Durability, OpenOptions, Role, is_window};
 use esker_cluster::{Clock, Engine, ServerId};
 use esker_server::ClusterConfig;
+use esker_terminal::context::Context;
+use esker_terminal::exit::usage;
+use esker_terminal::units::size;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 

@@ -2,10 +2,10 @@
 
 use super::Message;
 use super::compare::{self, FileMetadata};
-use crate::interrupt::Interrupt;
 use esker::Database;
 use esker_model::Cancel as _;
 use esker_model::namespace::{Change, Inode, Name, NamePath, Namespace as _, display};
+use esker_terminal::interrupt::Interrupt;
 use rustix::fs::{self, Dir, Mode, OFlags};
 use std::collections::HashMap;
 use std::ffi::OsStr;

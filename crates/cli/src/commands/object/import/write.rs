@@ -7,13 +7,13 @@
 
 use super::{ImportEvent, ObjectTotals, Row};
 use crate::args::OnDuplicate;
-use crate::interrupt::Interrupt;
 use esker::Database;
 use esker_import::table::ObjectRecord;
 use esker_model::object::{Found, Identity, ObjectKey, ObjectRead as _, object_ref};
 use esker_model::{
     Batch, Cancel as _, Error, ErrorKind, GraphRead as _, GraphWrite as _, Op, Result, Schema,
 };
+use esker_terminal::interrupt::Interrupt;
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;

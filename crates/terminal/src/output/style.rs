@@ -1,0 +1,59 @@
+//! Bold, dim and coloured text for terminals.
+
+use crate::args::Color;
+
+/// Emphasis of text; plain text without colour.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Style {
+    colour: bool,
+}
+
+impl Style {
+    /// Creates the style for a stream that is or is not a terminal.
+    pub fn new(color: Color, is_terminal: bool) -> Self {
+        let colour = match color {
+            Color::Always => true,
+            Color::Never => false,
+            // https://no-color.org: any value that is not empty.
+            Color::Auto => is_terminal && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty()),
+        };
+        Self { colour }
+    }
+
+    #[cfg(test)]
+    /// The style of text without emphasis.
+    pub const PLAIN: Self = Self { colour: false };
+
+    fn with(self, code: &str, text: &str) -> String {
+        if self.colour {
+            format!("\x1b[{code}m{text}\x1b[0m")
+        } else {
+            text.to_owned()
+        }
+    }
+
+    /// Formats text as a heading.
+    pub fn bold(self, text: &str) -> String {
+        self.with("1", text)
+    }
+
+    /// Formats text that matters less.
+    pub fn dim(self, text: &str) -> String {
+        self.with("2", text)
+    }
+
+    /// Formats text as an error.
+    pub fn red(self, text: &str) -> String {
+        self.with("1;31", text)
+    }
+
+    /// Formats text as a warning.
+    pub fn yellow(self, text: &str) -> String {
+        self.with("33", text)
+    }
+
+    /// Formats the name of a vertex.
+    pub fn cyan(self, text: &str) -> String {
+        self.with("36", text)
+    }
+}
