@@ -111,6 +111,7 @@ fn scan(
         types: vec![shape.links],
         versions: Versions::NOW,
         properties,
+        after: None,
     };
     let mut seen = ScanChecksum::default();
     let began = Instant::now();

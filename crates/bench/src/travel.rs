@@ -109,6 +109,7 @@ fn opened(
         types: vec![shape.links],
         versions: Versions::NOW,
         properties: false,
+        after: None,
     };
     database.scan_edges(&graph.ids, &select, &mut |_, _| Flow::Continue(()))?;
     Ok(database)

@@ -96,6 +96,7 @@ pub fn picture(
         types: Vec::new(),
         versions: Versions::AsOf(as_of),
         properties: false,
+        after: None,
     };
     let mut reached = vec![Reached {
         id: focus,

@@ -144,6 +144,7 @@ fn select(types: impl IntoIterator<Item = EdgeTypeId>, as_of: Version) -> EdgeSe
         types: types.into_iter().collect(),
         versions: Versions::AsOf(as_of),
         properties: true,
+        after: None,
     }
 }
 

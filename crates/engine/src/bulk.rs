@@ -227,6 +227,7 @@ impl Engine {
         mutations: &mut dyn Iterator<Item = Result<Mutation>>,
         progress: &mut dyn FnMut(u64),
     ) -> Result<BulkReport> {
+        let _bulk_load = lock(&self.bulk_load);
         // A load that failed midway may have left wrong counters.
         self.recover_bulk_load()?;
         self.names.note_vertices();

@@ -38,6 +38,8 @@ pub struct Engine {
     pub(crate) schema: RwLock<Arc<Schema>>,
     pub(crate) queue: Queue,
     pub(crate) writer: Mutex<Writer>,
+    /// Held during a bulk load: its marker in `meta` is the only one, and others would count what it has half written.
+    pub(crate) bulk_load: Mutex<()>,
     pub(crate) counters: Mutex<PendingCounters>,
     pub(crate) deleted: DeletedVertices,
     pub(crate) names: Names,
@@ -99,6 +101,7 @@ impl Engine {
             adjacency,
             schema: RwLock::new(Arc::new(schema)),
             queue: Queue::default(),
+            bulk_load: Mutex::default(),
             writer: Mutex::new(Writer {
                 clock: HybridClock::after(newest),
                 producers: Producers::default(),
@@ -151,7 +154,7 @@ impl Engine {
         &self.store
     }
 
-    /// Merges pending rows and makes everything acknowledged survive a power failure.
+    /// Makes everything acknowledged survive a power failure.
     pub fn persist(&self) -> Result<()> {
         self.store.persist()
     }

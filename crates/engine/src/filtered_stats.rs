@@ -15,6 +15,7 @@ fn now(types: Vec<EdgeTypeId>) -> EdgeSelect {
         types,
         versions: Versions::NOW,
         properties: false,
+        after: None,
     }
 }
 

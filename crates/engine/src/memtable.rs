@@ -50,7 +50,8 @@ struct MemtableState {
 pub(crate) struct MemtableStore {
     inner: Arc<dyn Store>,
     state: RwLock<MemtableState>,
-    /// Locked while a commit that also changes other rows becomes visible; shared while a snapshot is taken.
+    /// Exclusive while a commit that also changes other rows becomes visible, and while the memtable freezes; shared while a snapshot is
+    /// taken.
     gate: RwLock<()>,
     /// Number of snapshots by the last commit that they see.
     open_snapshots: Mutex<BTreeMap<u64, usize>>,
@@ -67,7 +68,7 @@ struct PendingRows {
 
 impl std::fmt::Debug for MemtableStore {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("StagedStore").finish_non_exhaustive()
+        f.debug_struct("MemtableStore").finish_non_exhaustive()
     }
 }
 
@@ -124,6 +125,14 @@ impl MemtableStore {
 
     fn state_mut(&self) -> RwLockWriteGuard<'_, MemtableState> {
         self.state.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn gate_exclusive(&self) -> RwLockWriteGuard<'_, ()> {
+        self.gate.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn gate_shared(&self) -> RwLockReadGuard<'_, ()> {
+        self.gate.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn open_snapshots(&self) -> MutexGuard<'_, BTreeMap<u64, usize>> {
@@ -193,6 +202,9 @@ impl MemtableStore {
     pub(crate) fn write_out(&self) -> Result<()> {
         loop {
             let memtable = {
+                // No snapshot is between its two steps: it would find a row of a later commit in the table, and others neither there nor in
+                // the memtables that it knows.
+                let _gate = self.gate_exclusive();
                 let mut state = self.state_mut();
                 // A frozen memtable remains if writing it has failed before.
                 if state.frozen.is_none() && state.active.rows().len() > 0 {
@@ -265,7 +277,7 @@ impl MemtableStore {
     }
 
     fn take_snapshot(&self) -> Result<MemtableSnapshot<'_>> {
-        let _gate = self.gate.read().unwrap_or_else(PoisonError::into_inner);
+        let _gate = self.gate_shared();
         let watch = self.register_snapshot();
         // Taken after the memtables: rows that have left them meanwhile are in the store.
         let inner = self.inner.snapshot()?;
@@ -354,6 +366,7 @@ impl Read for MemtableStore {
             return self.inner.cursor(table, range);
         }
         // The memtable is registered first: rows that leave it before the cursor is opened are in the table.
+        let _gate = self.gate_shared();
         let watch = self.register_snapshot();
         let (below, memtable) = (self.inner.cursor(table, range)?, watch.within(range));
         Ok(Box::new(MergedCursor::new(below, memtable, Some(watch))))
@@ -369,7 +382,7 @@ impl Store for MemtableStore {
         if let Some(rows) = self.take_pending(&batch) {
             // A commit of a single row is atomic without the lock.
             let several = batch.len() > 1;
-            let _gate = several.then(|| self.gate.write().unwrap_or_else(PoisonError::into_inner));
+            let _gate = several.then(|| self.gate_exclusive());
             self.inner.commit(batch, durability)?;
             return self.add(&rows);
         }

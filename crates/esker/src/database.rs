@@ -524,15 +524,14 @@ impl GraphRead for Database {
         let mut resume = EdgesResume::default();
         self.run(|s| match s {
             Session::Owner(o) => {
-                let (from, rest) = resume.rest(frontier);
+                let (from, rest, select) = resume.rest(frontier, select);
                 Ok(self
                     .view(o)?
-                    .scan_edges(rest, select, &mut |i, e| resume.pass(from + i, e, sink))?)
+                    .scan_edges(rest, &select, &mut |i, e| resume.pass(from + i, e, sink))?)
             }
             Session::Attached(r) => {
-                let (from, rest) = resume.rest(frontier);
-                let request =
-                    self.with_principal(Request::ScanEdges(rest.to_vec(), select.clone()));
+                let (from, rest, select) = resume.rest(frontier, select);
+                let request = self.with_principal(Request::ScanEdges(rest.to_vec(), select));
                 r.stream(&request, &mut |(i, e): (usize, Edge)| {
                     resume.pass(from + i, e, sink)
                 })

@@ -466,6 +466,7 @@ impl Walk<'_> {
             types: types.to_vec(),
             versions,
             properties: true,
+            after: None,
         };
         let (mut at, mut seen, mut bytes) = (0, self.edges_seen, self.bytes);
         let mut stop = None;

@@ -105,6 +105,9 @@ pub struct EdgeSelect {
     pub versions: Versions,
     /// Whether the caller needs properties; a scan without them decodes less.
     pub properties: bool,
+    /// Exclusive start among the edges of the frontier's first vertex, by (type, destination): the cursor of the page before. The other
+    /// vertices of the frontier are scanned from their first edges.
+    pub after: Option<(EdgeTypeId, VertexId)>,
 }
 
 /// Selection of vertices for a scan.

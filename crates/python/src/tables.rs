@@ -58,6 +58,7 @@ pub(crate) fn edges(
             types,
             versions: Versions::AsOf(version),
             properties: true,
+            after: None,
         };
         let (mut edges, limit) = (Vec::new(), limit.unwrap_or(usize::MAX));
         for chunk in frontier.chunks(CHUNK) {

@@ -255,6 +255,7 @@ impl<T: Target> Graph<'_, T> {
             types: vec![self.schema.edge_type_id(edge_type)?],
             versions: Versions::NOW,
             properties: false,
+            after: None,
         };
         let mut found = Vec::new();
         self.database.scan_edges(&[from], &select, &mut |_, edge| {

@@ -1,7 +1,9 @@
 //! Continues an interrupted scan after the last item that the caller received.
 
 use esker_model::object::{Find, FindReport, Found};
-use esker_model::{Edge, EdgeKey, Flow, Version, Vertex, VertexId, VertexTypeId};
+use esker_model::{
+    Edge, EdgeKey, EdgeSelect, Flow, Version, Versions, Vertex, VertexId, VertexTypeId,
+};
 use std::ops::ControlFlow;
 
 /// Position of an edge scan: edges are ordered by frontier index, type and destination, newest version first.
@@ -13,11 +15,25 @@ pub struct EdgesResume {
 }
 
 impl EdgesResume {
-    /// The remaining part of the frontier, and its start index.
-    pub fn rest<'a>(&mut self, frontier: &'a [VertexId]) -> (usize, &'a [VertexId]) {
+    /// Returns the remaining part of the frontier with its start index, and the selection of the remaining edges.
+    pub fn rest<'a>(
+        &mut self,
+        frontier: &'a [VertexId],
+        select: &EdgeSelect,
+    ) -> (usize, &'a [VertexId], EdgeSelect) {
         self.restarted = self.last.is_some();
         let from = self.last.as_ref().map_or(0, |(i, ..)| *i);
-        (from, frontier.get(from..).unwrap_or_default())
+        let rest = frontier.get(from..).unwrap_or_default();
+        let mut select = select.clone();
+        match (&self.last, select.versions) {
+            (Some((_, key, _)), Versions::AsOf(_)) => {
+                select.after = Some((key.edge_type, key.destination));
+            }
+            // The last edge may have more versions: the scan repeats the vertex, and `pass` omits what it repeats.
+            (Some(_), Versions::Range(_)) if from > 0 => select.after = None,
+            _ => {}
+        }
+        (from, rest, select)
     }
 
     /// Passes an edge on unless the caller has received it already.

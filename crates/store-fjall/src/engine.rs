@@ -138,7 +138,13 @@ impl Engine {
         usages
     }
 
-    /// Seals full memtables after rows were written.
+    /// Seals full memtables after rows were committed. A failure says nothing about the commit, so it is not the commit's: the next write
+    /// seals first, and reports it.
+    pub(crate) fn seal_full_after_commit(&self, usages: &mut MemtableUsages) {
+        let _ = self.seal_full(usages);
+    }
+
+    /// Seals full memtables.
     pub(crate) fn seal_full(&self, usages: &mut MemtableUsages) -> Result<()> {
         for table in Table::ALL {
             if usages.0[table as usize].active > self.budget.memtable(table) {
@@ -168,6 +174,7 @@ impl Engine {
     /// Waits before a write until the memtables are within their budget and flushes and merges keep up. Returns an
     /// error if they no longer can.
     pub(crate) fn wait_for_memtable_space(&self, usages: &mut MemtableUsages) -> Result<()> {
+        self.seal_full(usages)?;
         let mut waited = false;
         loop {
             let mut waiting = false;

@@ -94,7 +94,8 @@ impl FjallStore {
         };
         usages.note(write.table, 1, write.key.len() + bytes);
         result.map_err(|e| self.engine.error(WRITING, e))?;
-        self.engine.seal_full(&mut usages)
+        self.engine.seal_full_after_commit(&mut usages);
+        Ok(())
     }
 }
 
@@ -208,7 +209,8 @@ impl Store for FjallStore {
         for (table, (count, bytes)) in Table::ALL.into_iter().zip(sizes) {
             usages.note(table, count, bytes);
         }
-        self.engine.seal_full(&mut usages)
+        self.engine.seal_full_after_commit(&mut usages);
+        Ok(())
     }
 
     fn persist(&self) -> Result<()> {

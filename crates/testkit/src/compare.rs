@@ -8,8 +8,8 @@ use crate::test_graph::TestGraph;
 use esker_engine::{CheckOptions, Engine, explain};
 use esker_model::traversal::{Budget, StopReason, TravelResult};
 use esker_model::{
-    EdgeKey, EdgeSelect, EdgeTypeId, Flow, NeverCancel, Traversal, Version, VersionRange, Versions,
-    VertexId, VertexSelect,
+    Edge, EdgeKey, EdgeSelect, EdgeTypeId, Flow, NeverCancel, Traversal, Version, VersionRange,
+    Versions, VertexId, VertexSelect,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
@@ -140,6 +140,7 @@ fn scan(
         types: types.clone(),
         versions,
         properties: true,
+        after: None,
     };
     let read = engine.scan_edges(ids, &select, &mut |i, edge| {
         found.push((i, edge));
@@ -160,11 +161,41 @@ fn scan(
         &found,
         &expected,
     )?;
+    // A scan after a cursor is the rest of the scan.
+    let of_first = expected.iter().filter(|(i, _)| *i == 0);
+    let mut cursors: Vec<_> = of_first
+        .map(|(_, e)| (e.key.edge_type, e.key.destination))
+        .collect();
+    cursors.dedup();
+    for cursor in [
+        cursors.first(),
+        cursors.get(cursors.len() / 2),
+        cursors.last(),
+    ] {
+        let Some(cursor) = cursor.copied() else {
+            continue;
+        };
+        let after = EdgeSelect {
+            after: Some(cursor),
+            ..select.clone()
+        };
+        let mut rest = Vec::new();
+        let read = engine.scan_edges(ids, &after, &mut |i, edge| {
+            rest.push((i, edge));
+            Flow::Continue(())
+        });
+        ok("scan_edges", read)?;
+        let is_after =
+            |(i, e): &&(usize, Edge)| *i > 0 || (e.key.edge_type, e.key.destination) > cursor;
+        let expected: Vec<_> = expected.iter().filter(is_after).cloned().collect();
+        same(|| format!("edges of {after:?}"), &rest, &expected)?;
+    }
     // Repeats the scan without properties, and with a sink that stops after one edge.
     let select = EdgeSelect {
         types,
         versions,
         properties: false,
+        after: None,
     };
     let mut bare = Vec::new();
     let read = engine.scan_edges(ids, &select, &mut |i, edge| {

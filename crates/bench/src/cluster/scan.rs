@@ -188,6 +188,7 @@ fn sample(
         types: vec![types.links],
         versions: Versions::NOW,
         properties: true,
+        after: None,
     };
     let hops = ".e(\"links\").v()".repeat(STEPS);
     let chain = Traversal::parse(&format!("v(\"node:{}\"){hops}", vertex_key(vertex)))?;

@@ -176,6 +176,7 @@ fn scan(client: &Database, types: &Types) -> anyhow::Result<u32> {
         types: vec![types.links],
         versions: Versions::NOW,
         properties: true,
+        after: None,
     };
     let mut edges = 0;
     client.scan_edges(&[vertex_id(0)], &select, &mut |_, _| {

@@ -40,6 +40,7 @@ pub(crate) fn run(args: &EdgesArgs, context: &mut Context) -> anyhow::Result<Out
         types,
         versions,
         properties: true,
+        after: None,
     };
     let interrupt = context.interrupt.clone();
     let mut rows = Rows::new(&mut context.out, args.format.format, context.style, columns);

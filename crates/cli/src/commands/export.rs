@@ -291,6 +291,7 @@ impl Export<'_> {
             types: types.to_vec(),
             versions: Versions::AsOf(self.as_of),
             properties: true,
+            after: None,
         };
         let (database, schema, interrupt) = (self.database, self.schema, &self.context.interrupt);
         let mut names = NameCache::default();

@@ -288,6 +288,7 @@ fn killed_servers_lose_nothing() {
                 types: vec![schema.edge_type_id("wasWrittenBy").unwrap()],
                 versions: Versions::NOW,
                 properties: false,
+                after: None,
             };
             let mut back = 0;
             database

@@ -66,6 +66,7 @@ fn content(database: &Database) -> Content {
         types: vec![],
         versions: Versions::NOW,
         properties: true,
+        after: None,
     };
     let ids: Vec<VertexId> = vertices.keys().copied().collect();
     let mut edges = BTreeMap::new();

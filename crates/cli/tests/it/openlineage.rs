@@ -103,6 +103,7 @@ fn contents(database: &Database) -> BTreeMap<String, String> {
         types: Vec::new(),
         versions: Versions::NOW,
         properties: true,
+        after: None,
     };
     let names: BTreeMap<_, _> = ids.iter().cloned().collect();
     let frontier: Vec<_> = ids.iter().map(|(id, _)| *id).collect();
@@ -200,6 +201,7 @@ fn history(database: &Database) -> usize {
         types: Vec::new(),
         versions: Versions::Range(range),
         properties: true,
+        after: None,
     };
     let mut count = 0;
     database

@@ -231,6 +231,7 @@ fn export(database: &Database) -> Document {
                 Versions::NOW
             },
             properties: true,
+            after: None,
         };
         let scanned = database.scan_edges(&ids, &select, &mut |_, edge| {
             export.edge(edge);

@@ -106,6 +106,7 @@ pub(crate) fn picture(database: &Database, then: Version) -> Picture {
             types: vec![],
             versions,
             properties: true,
+            after: None,
         };
         let mut sink = |_, edge: Edge| {
             let twice = all.insert((edge.key, edge.version), edge);

@@ -184,6 +184,7 @@ pub(crate) fn files_of(database: &Database, job: &str) -> Vec<VertexId> {
         types: vec![schema.edge_type_id("write").unwrap()],
         versions: Versions::NOW,
         properties: true,
+        after: None,
     };
     let mut files = Vec::new();
     let from = vertex(database, &format!("job:{job}")).id;

@@ -31,10 +31,9 @@ impl Node {
             Read::Scan {
                 frontier,
                 select,
-                after,
                 limit,
                 at,
-            } => self.scan_here(&frontier, &select, after, limit, at).await?,
+            } => self.scan_here(&frontier, &select, limit, at).await?,
             Read::Type { select, limit } => {
                 self.wait_for_pending(None, select.as_of).await?;
                 let limit = limit.max(1) as usize;
@@ -204,35 +203,24 @@ impl Node {
         &self,
         frontier: &[VertexId],
         select: &EdgeSelect,
-        after: Option<(u32, EdgeKey)>,
         limit: u32,
         at: Version,
     ) -> Result<Response> {
         self.wait_for_pending(Some(frontier), at).await?;
-        let (first, after) = match after {
-            Some((first, key)) => (first as usize, Some(key)),
-            None => (0, None),
-        };
-        let rest = frontier.get(first..).unwrap_or_default();
         let mut edges: Vec<(u32, esker_model::Edge)> = Vec::new();
         let mut more = false;
-        self.engine.scan_edges(rest, select, &mut |index, edge| {
-            let behind = |after: EdgeKey| {
-                (edge.key.edge_type, edge.key.destination) <= (after.edge_type, after.destination)
-            };
-            if index == 0 && after.is_some_and(behind) {
-                return Flow::Continue(());
-            }
-            let index = (first + index) as u32;
-            // A page ends between edges, never between versions of one edge.
-            let last = edges.last().map(|(p, e)| (*p, e.key));
-            if edges.len() >= limit as usize && last != Some((index, edge.key)) {
-                more = true;
-                return Flow::Break(());
-            }
-            edges.push((index, edge));
-            Flow::Continue(())
-        })?;
+        self.engine
+            .scan_edges(frontier, select, &mut |index, edge| {
+                let index = index as u32;
+                // A page ends between edges, never between versions of one edge.
+                let last = edges.last().map(|(p, e)| (*p, e.key));
+                if edges.len() >= limit as usize && last != Some((index, edge.key)) {
+                    more = true;
+                    return Flow::Break(());
+                }
+                edges.push((index, edge));
+                Flow::Continue(())
+            })?;
         let splits = self.splits_after(frontier).await?;
         Ok(Response::Scanned {
             edges,

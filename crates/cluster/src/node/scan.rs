@@ -7,7 +7,7 @@ use super::{Caller, Node, Visibility};
 use crate::peer::{Read, Response};
 use crate::vnode::ServerId;
 use esker_model::{
-    Difference, Edge, EdgeKey, EdgeSelect, Flow, Result, Version, Versions, Vertex, VertexId,
+    Difference, Edge, EdgeSelect, EdgeTypeId, Flow, Result, Version, Versions, Vertex, VertexId,
     VertexSelect,
 };
 use futures_util::future::join_all;
@@ -49,9 +49,15 @@ impl Node {
             }
         };
         for (chunk, ids) in frontier.chunks(FRONTIER).enumerate() {
+            if chunk > 0 {
+                select.after = None;
+            }
             let mut whole = self.scan_whole(ids, &select, at).await?;
             self.retain_visible(&mut visibility, &mut whole).await?;
             for ((index, id), edges) in ids.iter().enumerate().zip(whole) {
+                if index > 0 {
+                    select.after = None;
+                }
                 let index = chunk * FRONTIER + index;
                 let flow = match edges {
                     Some(edges) => emit(index, edges, sink),
@@ -105,8 +111,10 @@ impl Node {
         let reads = groups.iter().map(|(server, (_, frontier))| {
             let read = Read::Scan {
                 frontier: frontier.clone(),
-                select: select.clone(),
-                after: None,
+                select: EdgeSelect {
+                    after: select.after.filter(|_| frontier.first() == ids.first()),
+                    ..select.clone()
+                },
                 limit: PAGE_ROWS,
                 at,
             };
@@ -156,7 +164,7 @@ impl Node {
         visibility: &mut Visibility,
         sink: &mut dyn FnMut(usize, Edge) -> Flow,
     ) -> Result<Flow> {
-        let mut after = None;
+        let mut after = select.after;
         for attempt in 0..MOVES_MAX {
             let splits = self.cached_splits(id);
             let servers = self.edge_servers_of(id, &splits);
@@ -185,7 +193,7 @@ impl Node {
                     return Ok(Flow::Continue(()));
                 };
                 for edge in edges {
-                    after = Some(edge.key);
+                    after = Some((edge.key.edge_type, edge.key.destination));
                     if sink(index, edge).is_break() {
                         return Ok(Flow::Break(()));
                     }
@@ -279,7 +287,7 @@ struct VertexSource {
 struct EdgeSource {
     server: ServerId,
     edges: VecDeque<Edge>,
-    after: Option<EdgeKey>,
+    after: Option<(EdgeTypeId, VertexId)>,
     more: bool,
 }
 
@@ -308,8 +316,10 @@ impl Merge<'_> {
         let reads = self.sources.iter_mut().filter(empty).map(|source| {
             let read = Read::Scan {
                 frontier: vec![id],
-                select: select.clone(),
-                after: source.after.map(|key| (0, key)),
+                select: EdgeSelect {
+                    after: source.after,
+                    ..select.clone()
+                },
                 limit: PAGE_ROWS,
                 at,
             };
@@ -325,7 +335,10 @@ impl Merge<'_> {
                 return Err(unexpected(source.server));
             };
             node.learn_splits(source.server, &splits)?;
-            source.after = edges.last().map(|(_, e)| e.key).or(source.after);
+            let last = edges
+                .last()
+                .map(|(_, e)| (e.key.edge_type, e.key.destination));
+            source.after = last.or(source.after);
             source.more = more;
             let mut edges = edges.into_iter().map(|(_, e)| e).collect();
             node.retain_visible_edges(visibility, &mut edges).await?;
@@ -359,7 +372,7 @@ impl Merge<'_> {
 /// Sort order of differences: by vertex, then its edges by type and destination.
 pub(crate) fn difference_order(
     difference: &Difference,
-) -> (VertexId, Option<(esker_model::EdgeTypeId, VertexId)>) {
+) -> (VertexId, Option<(EdgeTypeId, VertexId)>) {
     match difference {
         Difference::Vertex(before, after) => {
             let vertex = before.as_ref().or(after.as_ref());

@@ -188,8 +188,6 @@ pub enum Read {
         frontier: Vec<VertexId>,
         /// Selection of edges.
         select: EdgeSelect,
-        /// Cursor: only edges after this one, of the vertex at that index of the frontier.
-        after: Option<(u32, EdgeKey)>,
         /// Approximate largest number of edges in the page.
         limit: u32,
         /// Version up to which pending transactions are awaited.

@@ -440,6 +440,7 @@ impl Finder<'_> {
                 types: vec![*edge_type],
                 versions: Versions::AsOf(self.request.as_of),
                 properties: false,
+                after: None,
             };
             let mut count = 0;
             self.graph.scan_edges(&[*id], &select, &mut |_, _| {

@@ -54,6 +54,7 @@ pub(super) fn ticks(
             types: vec![edge_type, schema.inverse(edge_type)],
             versions: Versions::Range(all),
             properties: false,
+            after: None,
         };
         let mut looked_at = 0;
         graph.scan_edges(&[request.focus], &select, &mut |_, edge| {

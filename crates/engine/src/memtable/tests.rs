@@ -210,3 +210,110 @@ fn what_is_staged_is_changed_by_transactions_only_and_long_keys_are_refused() {
     long.put(TABLE, [0; 64], []);
     assert!(MemtableStore::check(&long).is_err());
 }
+
+/// A store below whose snapshots wait for what another thread does first.
+struct SlowSnapshots {
+    inner: MemoryStore,
+    before: Mutex<Option<Box<dyn FnOnce() + Send>>>,
+}
+
+impl Read for SlowSnapshots {
+    fn get_with(&self, table: Table, key: &[u8], sink: &mut dyn FnMut(&[u8])) -> Result<bool> {
+        self.inner.get_with(table, key, sink)
+    }
+
+    fn scan(
+        &self,
+        table: Table,
+        range: &KeyRange,
+        sink: &mut dyn FnMut(&[u8], &[u8]) -> Flow,
+    ) -> Result<()> {
+        self.inner.scan(table, range, sink)
+    }
+
+    fn cursor(&self, table: Table, range: &KeyRange) -> Result<Box<dyn Cursor + '_>> {
+        self.inner.cursor(table, range)
+    }
+}
+
+impl Store for SlowSnapshots {
+    fn snapshot(&self) -> Result<Box<dyn Snapshot + '_>> {
+        let before = self.before.lock().unwrap().take();
+        if let Some(before) = before {
+            before();
+        }
+        self.inner.snapshot()
+    }
+
+    fn commit(&self, batch: WriteBatch, durability: Durability) -> Result<()> {
+        self.inner.commit(batch, durability)
+    }
+
+    fn persist(&self) -> Result<()> {
+        self.inner.persist()
+    }
+
+    fn bulk_load(&self, table: Table) -> Result<Box<dyn BulkLoad + '_>> {
+        self.inner.bulk_load(table)
+    }
+
+    fn compact(&self) -> Result<()> {
+        self.inner.compact()
+    }
+
+    fn checkpoint(&self, directory: &Path) -> Result<u64> {
+        self.inner.checkpoint(directory)
+    }
+
+    fn stats(&self) -> Result<StoreStats> {
+        self.inner.stats()
+    }
+}
+
+/// A commit and a write-out between the two steps of a snapshot show all of the commit or nothing.
+#[test]
+fn a_snapshot_during_a_write_out_sees_whole_commits() {
+    let below = Arc::new(SlowSnapshots {
+        inner: MemoryStore::default(),
+        before: Mutex::default(),
+    });
+    let store = Arc::new(MemtableStore::new(
+        Arc::clone(&below) as Arc<dyn Store>,
+        1 << 16,
+        Arc::default(),
+    ));
+    let commit = |store: &MemtableStore, number: u8| {
+        let mut rows = WriteBatch::default();
+        rows.put(TABLE, [1], [number]);
+        // The key is new to the memtable in the second commit only.
+        if number > 1 {
+            rows.put(TABLE, [2], [number]);
+        }
+        let mut batch = WriteBatch::default();
+        batch.put(Table::Meta, b"pending", [number]);
+        store.announce(b"pending".to_vec(), Arc::new(rows));
+        store.commit(batch, Durability::Relaxed).unwrap();
+    };
+    commit(&store, 1);
+    let writer = Arc::clone(&store);
+    let (done, finished) = std::sync::mpsc::channel();
+    *below.before.lock().unwrap() = Some(Box::new(move || {
+        let committed = Arc::new(std::sync::Barrier::new(2));
+        let other = Arc::clone(&committed);
+        std::thread::spawn(move || {
+            commit(&writer, 2);
+            other.wait();
+            writer.write_out().unwrap();
+            done.send(()).unwrap();
+        });
+        committed.wait();
+        // Without the gate the write-out ends now; with it, it waits for this snapshot.
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }));
+    let snapshot = store.snapshot().unwrap();
+    let seen = all(&*snapshot, 0, None);
+    assert!(seen == [(1, 1)] || seen == [(1, 2), (2, 2)], "{seen:?}");
+    drop(snapshot);
+    finished.recv().unwrap();
+    assert_eq!(all(&*store, 0, None), [(1, 2), (2, 2)]);
+}

@@ -222,6 +222,7 @@ impl Engine {
             writer.producers.answered(&numbered, now_millis, answer);
         }
         let structural = names.structural;
+        total.moves_paths = structural;
         let writing = self.begin_changes(&overlay, structural);
         let committed = match &writing {
             Ok(_) => self.commit_group(writer, overlay, &mut total),

@@ -246,6 +246,7 @@ impl Engine {
         }
         self.names.note_any();
         let structural = names.structural;
+        total.moves_paths = structural;
         let mut subtree_rows = std::mem::take(&mut names.subtree_rows);
         // Paths of all descendants may have changed, and bulk-loaded rows bypass the commit: the feed cannot report either.
         let untold = structural || !subtree_rows.is_empty() && self.names.has_vertices();

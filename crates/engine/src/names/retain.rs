@@ -57,8 +57,12 @@ impl Engine {
                     for key in portion.rows {
                         overlay.remove(Table::Names, key);
                     }
+                    // An opening ignores pending rows of versions that are merged already.
+                    let version = writer.clock.tick(self.clock.now_millis());
+                    let mut effects = Effects::default();
+                    effects.newest.0 = version;
                     writer.producers.begin();
-                    let done = self.commit_group(&mut writer, overlay, &mut Effects::default());
+                    let done = self.commit_group(&mut writer, overlay, &mut effects);
                     writer.producers.end(done.is_ok());
                     done?;
                 }

@@ -113,16 +113,39 @@ pub(crate) fn scan_edges(
     let mut select = select.clone();
     select.types.sort_unstable();
     select.types.dedup();
-    let past = |id: &VertexId, ranges: &mut Vec<_>| prefetch_ranges(*id, &select.types, ranges);
+    let first = frontier.first().copied();
+    let past = |id: &VertexId, ranges: &mut Vec<_>| {
+        let start = ranges.len();
+        prefetch_ranges(*id, &select.types, ranges);
+        if let Some(after) = select.after
+            && Some(*id) == first
+        {
+            let from = start_after(*id, after);
+            for range in ranges.iter_mut().skip(start) {
+                range.from = range.from.clone().max(from.clone());
+            }
+        }
+    };
     source.in_pieces(frontier, past, |before, piece| {
         for (i, id) in piece.iter().enumerate() {
             let mut sink = |edge| sink(before + i, edge);
-            if scan_one(source, *id, &select, &mut sink)?.is_break() {
+            let after = select.after.filter(|_| before + i == 0);
+            if scan_one(source, *id, (&select, after), &mut sink)?.is_break() {
                 return Ok(Flow::Break(()));
             }
         }
         Ok(Flow::Continue(()))
     })
+}
+
+/// The start of the key range of the edges after a cursor, in `rows` and in `history`: after all versions of that edge.
+fn start_after(id: VertexId, (edge_type, destination): (EdgeTypeId, VertexId)) -> Vec<u8> {
+    let last = EdgeKey {
+        source: id,
+        edge_type,
+        destination,
+    };
+    [last.history(Version::ZERO).as_slice(), &[0]].concat()
 }
 
 /// Number of edge types above which all archived edges of a vertex are prefetched in one range.
@@ -138,19 +161,27 @@ pub(crate) fn prefetch_ranges(id: VertexId, types: &[EdgeTypeId], ranges: &mut V
     }
 }
 
-/// Passes the selected edges that leave one vertex to `sink`. Types must be sorted and unique.
+/// Passes the selected edges that leave one vertex to `sink`, those after a cursor only. Types must be sorted and unique.
 pub(crate) fn scan_one(
     read: &(impl Read + ?Sized),
     id: VertexId,
-    select: &EdgeSelect,
+    (select, after): (&EdgeSelect, Option<(EdgeTypeId, VertexId)>),
     sink: &mut dyn FnMut(Edge) -> Flow,
 ) -> Result<Flow> {
+    let from = after.map(|after| start_after(id, after));
+    let mut scan = |prefix: &[u8]| {
+        let mut range = KeyRange::prefix(prefix);
+        if let Some(from) = from.as_ref().filter(|from| **from > range.from) {
+            range.from.clone_from(from);
+        }
+        scan_range(read, &range, select, sink)
+    };
     if select.types.is_empty() {
-        return scan_range(read, &KeyRange::prefix(&edges_prefix(id)), select, sink);
+        return scan(&edges_prefix(id));
     }
     for edge_type in &select.types {
-        let range = KeyRange::prefix(&edges_of_type_prefix(id, *edge_type));
-        if scan_range(read, &range, select, sink)?.is_break() {
+        let is_before = after.is_some_and(|(start, _)| *edge_type < start);
+        if !is_before && scan(&edges_of_type_prefix(id, *edge_type))?.is_break() {
             return Ok(Flow::Break(()));
         }
     }

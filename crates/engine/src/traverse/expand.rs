@@ -223,6 +223,7 @@ impl ReadContext<'_> {
             types: vec![edge_type],
             versions: self.versions_to_scan(),
             properties: !hop.edge_filters.is_empty(),
+            after: None,
         };
         let mut raw = RawList::default();
         let mut tracker = RangeTracker::new(self.versions);
@@ -231,7 +232,7 @@ impl ReadContext<'_> {
             raw.take(self, kept.then_some(edge.key.destination), edge.version)
         };
         // An early stop is recorded in `raw`.
-        let _: Flow = read::scan_one(&self.source, id, &select, take)?;
+        let _: Flow = read::scan_one(&self.source, id, (&select, None), take)?;
         let stopped = raw.stopped;
         Ok((raw.number(&mut self.write()), stopped))
     }

@@ -98,6 +98,8 @@ pub(crate) struct Effects {
     pub(crate) touched: Vec<(VertexId, EdgeTypeId)>,
     /// Vertices that the batch deletes.
     pub(crate) deleted: Vec<VertexId>,
+    /// Whether paths of several files may have changed, so that no directory in memory is current.
+    pub(crate) moves_paths: bool,
     /// Tags set on many objects at once.
     pub(crate) tags: Vec<BulkTag>,
     pub(crate) vertices_created: u64,
@@ -283,6 +285,10 @@ impl Engine {
             self.objects
                 .commit_with(batch, &new_objects, &total.tags, self.settings.durability);
         self.adjacency.end_write(dirty, &total.touched);
+        // A listener may read the paths again.
+        if total.moves_paths || committed.is_err() {
+            self.names.directories.clear();
+        }
         self.names.watch.notify(watched, committed.is_ok());
         match touched {
             Some(_) if !total.tags.is_empty() => self.feed.invalidate(),

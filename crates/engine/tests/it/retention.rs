@@ -52,6 +52,7 @@ fn scan(db: &Small, frontier: &[VertexId], versions: Versions) -> Vec<(usize, Ed
         types: Vec::new(),
         versions,
         properties: true,
+        after: None,
     };
     let mut found = Vec::new();
     let sink = &mut |i, edge| -> Flow {

@@ -67,6 +67,7 @@ fn pass_the_token(settings: Settings) {
                         types: vec![],
                         versions: Versions::NOW,
                         properties: false,
+                        after: None,
                     };
                     db.engine
                         .scan_edges(&frontier, &select, &mut |_, _| {
@@ -183,6 +184,7 @@ fn writers_read_their_writes_and_counters_stay_exact() {
             types: vec![],
             versions: Versions::NOW,
             properties: false,
+            after: None,
         };
         db.engine
             .scan_edges(&[db.id("job:hot")], &select, &mut |_, _| {

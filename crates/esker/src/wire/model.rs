@@ -53,7 +53,8 @@ wire_struct!(EdgeEvent { edge, archived });
 wire_struct!(EdgeSelect {
     types,
     versions,
-    properties
+    properties,
+    after
 });
 wire_struct!(VertexSelect {
     type_id,

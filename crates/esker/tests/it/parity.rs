@@ -135,6 +135,7 @@ fn every_read_gives_the_same_through(through: Through) {
                     types,
                     versions,
                     properties: true,
+                    after: None,
                 };
                 on("scan of edges", &|db| {
                     let mut all = Vec::new();

@@ -244,6 +244,7 @@ fn a_scan_survives_the_end_of_its_owner() {
                 types: vec![],
                 versions: Versions::NOW,
                 properties: true,
+                after: None,
             };
             let mut seen = Vec::new();
             attached

@@ -74,6 +74,7 @@ fn told(db: &Database, times: &[Version]) -> Vec<String> {
             types: Vec::new(),
             versions,
             properties: true,
+            after: None,
         };
         let mut edges = Vec::new();
         let sink = &mut |i, edge| -> Flow {

@@ -348,6 +348,7 @@ fn edges(
         types: vec![edge_type],
         versions: Versions::AsOf(as_of),
         properties: true,
+        after: None,
     };
     let mut open: BTreeMap<usize, EdgeFiles> = BTreeMap::new();
     for (part, chunk) in source.vertices.chunks(files.chunk).enumerate() {

@@ -49,6 +49,7 @@ pub fn lineage(
         types: followed(schema),
         versions: Versions::AsOf(as_of),
         properties: true,
+        after: None,
     };
     let mut found = Lineage {
         vertices: begin.iter().copied().collect(),

@@ -58,6 +58,7 @@ fn edges(
         types: vec![schema.edge_type_id(edge_type)?],
         versions,
         properties: true,
+        after: None,
     };
     let mut out = Vec::new();
     graph.scan_edges(of, &select, &mut |_, edge| {

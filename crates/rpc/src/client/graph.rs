@@ -258,9 +258,9 @@ impl GraphRead for Client {
     ) -> Result<()> {
         let mut resume = EdgesResume::default();
         self.run(None, |connection| {
-            let (from, rest) = resume.rest(frontier);
+            let (from, rest, select) = resume.rest(frontier, select);
             let request = proto::Request {
-                call: Some(Call::ScanEdges(convert::select_out(rest, select))),
+                call: Some(Call::ScanEdges(convert::select_out(rest, &select))),
             };
             self.exchange(connection, &request, LONG, &mut |reply| {
                 let Reply::ScanEdges(piece) = reply else {

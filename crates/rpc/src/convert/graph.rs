@@ -108,6 +108,14 @@ pub fn select_out(frontier: &[VertexId], select: &EdgeSelect) -> proto::ScanEdge
             Versions::Range(range) => Some(Message::Range(range_out(range))),
         },
         keys_only: !select.properties,
+        after: select.after.map(|(edge_type, destination)| {
+            let (destination_high, destination_low) = halves(destination);
+            proto::EdgeCursor {
+                r#type: edge_type.0.into(),
+                destination_high,
+                destination_low,
+            }
+        }),
     }
 }
 
@@ -130,10 +138,18 @@ pub fn select_in(
         Some(Message::AsOf(version)) => Versions::AsOf(Version(version)),
         Some(Message::Range(range)) => Versions::Range(range_in(Some(range))),
     };
+    let after = match &request.after {
+        None => None,
+        Some(cursor) => Some((
+            EdgeTypeId(number_in(cursor.r#type, "after.type")?),
+            vertex_id(cursor.destination_high, cursor.destination_low),
+        )),
+    };
     let select = EdgeSelect {
         types,
         versions,
         properties: !request.keys_only,
+        after,
     };
     Ok((frontier, select))
 }

@@ -1349,6 +1349,9 @@ pub struct ScanEdgesRequest {
     /// Omit properties.
     #[prost(bool, tag = "7")]
     pub keys_only: bool,
+    /// Exclusive start among the edges of the first vertex: the cursor of the page before.
+    #[prost(message, optional, tag = "8")]
+    pub after: ::core::option::Option<EdgeCursor>,
     /// One of the two: edges as of a version (absent: now), or all versions in a range, including deletions.
     #[prost(oneof = "scan_edges_request::Versions", tags = "5, 6")]
     pub versions: ::core::option::Option<scan_edges_request::Versions>,
@@ -1363,6 +1366,16 @@ pub mod scan_edges_request {
         #[prost(message, tag = "6")]
         Range(super::VersionRange),
     }
+}
+/// An edge of a given vertex, by type and destination.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct EdgeCursor {
+    #[prost(uint32, tag = "1")]
+    pub r#type: u32,
+    #[prost(fixed64, tag = "2")]
+    pub destination_high: u64,
+    #[prost(fixed64, tag = "3")]
+    pub destination_low: u64,
 }
 /// Number of vertices that the edges lead to and the principal may not see: always 0, because edges to invisible
 /// vertices are
@@ -3309,22 +3322,10 @@ pub struct Committed {
 pub struct PeerScan {
     #[prost(message, optional, tag = "1")]
     pub select: ::core::option::Option<ScanEdgesRequest>,
-    #[prost(message, optional, tag = "2")]
-    pub after: ::core::option::Option<peer_scan::After>,
     #[prost(uint32, tag = "3")]
     pub limit: u32,
     #[prost(fixed64, tag = "4")]
     pub at: u64,
-}
-/// Nested message and enum types in `PeerScan`.
-pub mod peer_scan {
-    #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
-    pub struct After {
-        #[prost(uint32, tag = "1")]
-        pub index: u32,
-        #[prost(message, optional, tag = "2")]
-        pub edge: ::core::option::Option<super::EdgeKey>,
-    }
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct PeerScanned {

@@ -225,7 +225,7 @@ proptest! {
     ) {
         for versions in [Versions::NOW, Versions::AsOf(at), Versions::Range(range)] {
             let types: Vec<_> = types.iter().map(|t| EdgeTypeId(*t)).collect();
-            let select = EdgeSelect { types, versions, properties };
+            let select = EdgeSelect { types, versions, properties, after: None, };
             let message = sent(&convert::select_out(&frontier, &select));
             let back = convert::select_in(&message, &Schema::default()).unwrap();
             prop_assert_eq!(back, (frontier.clone(), select));

@@ -13,8 +13,8 @@ use esker_model::namespace::resolve;
 use esker_model::object::Principal;
 use esker_model::traversal::{Budget, Start, Strategy, TravelResult};
 use esker_model::{
-    Cancel as _, Edge, EdgeKey, EdgeSelect, Schema, Traversal, Version, VersionRange, Versions,
-    Vertex, VertexChange, VertexId, VertexName, VertexRef, VertexSelect, VertexTypeId,
+    Cancel as _, Edge, EdgeKey, EdgeSelect, EdgeTypeId, Schema, Traversal, Version, VersionRange,
+    Versions, Vertex, VertexChange, VertexId, VertexName, VertexRef, VertexSelect, VertexTypeId,
 };
 use serde_json::{Map, Value as Json, json};
 use std::collections::HashMap;
@@ -239,6 +239,10 @@ pub(super) fn edges(request: &ApiRequest<'_>) -> Answer {
         types,
         versions: Versions::AsOf(request.query.as_of()?),
         properties: true,
+        after: match request.query.get("after") {
+            None => None,
+            Some(text) => Some(edge_cursor_in(text, &schema)?),
+        },
     };
     let known = graph.read_vertices(&[vertex.id], Version::MAX)?;
     if known.iter().all(Option::is_none) {
@@ -267,7 +271,30 @@ pub(super) fn edges(request: &ApiRequest<'_>) -> Answer {
             )
         })
         .collect();
-    Ok(json!({"edges": edges, "more": more}).to_string())
+    let last = found.last().filter(|_| more);
+    let next = last.map(|e| edge_cursor_out(&e.key, &schema));
+    Ok(json!({"edges": edges, "more": more, "next": next}).to_string())
+}
+
+/// Formats the cursor of a page of edges: the last edge's type, and its destination's id in hexadecimal digits.
+fn edge_cursor_out(last: &EdgeKey, schema: &Schema) -> String {
+    let edge_type = schema.edge_type(last.edge_type);
+    format!("{}/{}", edge_type.map_or("", |t| &t.name), last.destination)
+}
+
+/// Parses a cursor that [`edge_cursor_out`] has formatted.
+fn edge_cursor_in(text: &str, schema: &Schema) -> Result<(EdgeTypeId, VertexId), ApiError> {
+    let parts = text.split_once('/').and_then(|(edge_type, id)| {
+        let is_hex = id.len() == 32 && id.bytes().all(|b| b.is_ascii_hexdigit());
+        let id = u128::from_str_radix(id, 16).ok().filter(|_| is_hex)?;
+        Some((edge_type, VertexId(id.to_be_bytes())))
+    });
+    let Some((edge_type, destination)) = parts else {
+        return Err(ApiError::bad(format!(
+            "after: `{text}` is no cursor; expected `next` of the previous answer"
+        )));
+    };
+    Ok((schema.edge_type_id(edge_type)?, destination))
 }
 
 pub(super) fn history(request: &ApiRequest<'_>) -> Answer {

@@ -159,10 +159,11 @@ pub(super) fn document() -> Json {
             },
             "Edges": {
                 "type": "object",
-                "required": ["edges", "more"],
+                "required": ["edges", "more", "next"],
                 "properties": {
                     "edges": {"type": "array", "items": schema_of("Edge")},
                     "more": {"type": "boolean", "description": "whether `limit` cut it off"},
+                    "next": {"type": ["string", "null"], "description": "`after` of the next call; null at the end"},
                 },
             },
             "History": {

@@ -139,7 +139,7 @@ const API: [Endpoint; 41] = [
         "/api/v1/edges",
         "edges",
         6,
-        &["id", "type", "limit", "as_of", "uid", "gids"],
+        &["id", "type", "after_edge", "limit", "as_of", "uid", "gids"],
         "Edges",
         Run::Read(api::edges),
         "The edges that leave a vertex",

@@ -87,7 +87,24 @@ fn what_a_person_asks_for() {
         .collect();
     assert_eq!(ends, BTreeSet::from(["file:/in", "file:/out"]));
     assert_eq!(edges["edges"][0]["properties"], json!({"bytes": 7}));
-    assert_eq!(get("/api/v1/edges?id=job:1&limit=1")["more"], true);
+    // Pages of one edge each are the whole list.
+    let whole = get("/api/v1/edges?id=job:1");
+    assert_eq!(
+        (&whole["more"], &whole["next"]),
+        (&json!(false), &Json::Null)
+    );
+    let (mut pages, mut after) = (Vec::new(), String::new());
+    loop {
+        let page = get(&format!("/api/v1/edges?id=job:1&limit=1{after}"));
+        pages.extend(page["edges"].as_array().unwrap().clone());
+        let Some(next) = page["next"].as_str() else {
+            assert_eq!(page["more"], false);
+            break;
+        };
+        assert_eq!(page["more"], true);
+        after = format!("&after={next}");
+    }
+    assert_eq!(Json::from(pages), whole["edges"]);
 
     let history = get("/api/v1/history?id=file:/in");
     assert_eq!(history["events"][0]["change"], "put");
@@ -249,6 +266,13 @@ fn mistakes_are_told() {
             "",
             400,
             "unknown edge type `wrote`",
+        ),
+        (
+            "GET",
+            "/api/v1/edges?id=job:1&after=write/12",
+            "",
+            400,
+            "after: `write/12` is no cursor",
         ),
         (
             "GET",

@@ -130,6 +130,7 @@ fn follows(first: SocketAddr, second: SocketAddr) {
             types: vec![schema.inverse(read)],
             versions: Versions::NOW,
             properties: false,
+            after: None,
         };
         let mut n = 0;
         database

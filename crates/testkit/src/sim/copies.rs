@@ -155,6 +155,7 @@ fn check_copy(
         types: Vec::new(),
         versions,
         properties: true,
+        after: None,
     };
     let requests = |time: Version| {
         [

@@ -341,6 +341,7 @@ pub fn collect_tags(client_view: &BlockingClient, graph: &WorkloadGraph) -> Resu
         types: graph.run.into_iter().collect(),
         versions: Versions::Range(VersionRange::ALL),
         properties: true,
+        after: None,
     };
     let scan = ClientRequest::Scan(ids.clone(), select, usize::MAX);
     match client_view.call(&scan).map_err(|e| format!("tags: {e}"))? {

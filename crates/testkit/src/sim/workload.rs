@@ -421,6 +421,7 @@ impl WorkloadGraph {
                     types,
                     versions,
                     properties: true,
+                    after: None,
                 };
                 ClientRequest::Scan(self.ids(rng), select, most(rng))
             }

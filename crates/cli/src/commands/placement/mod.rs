@@ -139,6 +139,7 @@ impl AssumedCluster {
             types: Vec::new(),
             versions: Versions::NOW,
             properties: false,
+            after: None,
         };
         let mut edges = Vec::new();
         graph.scan_edges(&[vertex], &select, &mut |_, edge| {

@@ -187,6 +187,7 @@ impl ProvSource<'_> {
             types,
             versions,
             properties: true,
+            after: None,
         };
         for page in ids.chunks(PAGE) {
             let export = &mut self.export;

@@ -153,6 +153,7 @@ fn of_users(database: &Database, users: &[VertexId], filter: &mut RunFilter) -> 
         types: vec![schema.edge_type_id("run").map_err(Error::from)?],
         versions: Versions::NOW,
         properties: false,
+        after: None,
     };
     let mut runs = Vec::new();
     database.scan_edges(users, &select, &mut |_, edge| {
@@ -178,6 +179,7 @@ fn users_of(runs: &[Vertex], database: &Database) -> anyhow::Result<BTreeMap<usi
         types: vec![schema.edge_type_id("wasRunBy").map_err(Error::from)?],
         versions: Versions::NOW,
         properties: false,
+        after: None,
     };
     let ids: Vec<VertexId> = runs.iter().map(|run| run.id).collect();
     let mut by = Vec::new();

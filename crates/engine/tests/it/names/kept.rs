@@ -4,6 +4,7 @@ use super::{change, directory, errno, file, mkdir, path, rename, small, sound, s
 use esker_model::VertexId;
 use esker_model::namespace::{Change, Errno, Namespace, NewFile, SetAttributes, SpaceBy, Usage};
 use esker_store::fault::Operation;
+use std::sync::{Arc, Mutex};
 
 fn rm(engine: &esker_engine::Engine, at: &str) {
     change(engine, None, Change::Unlink(path(at))).unwrap();
@@ -328,6 +329,46 @@ fn retention_forgets_what_files_were_and_files_that_are_gone() {
     let after = small.after_crash(usize::MAX);
     sound(&after.engine);
     assert_eq!(stat(&after.engine, "/d/kept").unwrap().size, 6);
+}
+
+/// The commit of a retention has a version of its own: an opening ignores pending rows of versions that are merged.
+#[test]
+fn a_crash_does_not_undo_retention() {
+    let small = small();
+    let engine = &small.engine;
+    mkdir(engine, "/d");
+    for n in 0..4 {
+        touch(engine, &format!("/d/{n}"));
+        rm(engine, &format!("/d/{n}"));
+    }
+    let last = mkdir(engine, "/e").version;
+    engine.close().unwrap();
+    let done = engine.compact(Some(last), &esker_model::NeverCancel);
+    assert_eq!(done.unwrap().dropped, 8);
+    let left = (rows(engine, 3), rows(engine, 2));
+    let after = small.after_crash(usize::MAX);
+    assert_eq!((rows(&after.engine, 3), rows(&after.engine, 2)), left);
+    sound(&after.engine);
+}
+
+/// A listener that reads a path again finds what the change has made of it.
+#[test]
+fn a_listener_sees_the_change_that_it_is_told_of() {
+    let engine = Arc::new(small().engine);
+    mkdir(&engine, "/d");
+    touch(&engine, "/d/x");
+    // Both the directory and the file are in memory.
+    stat(&engine, "/d/x").unwrap();
+    engine.watch_directories(&[stat(&engine, "/").unwrap().id]);
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let (reader, results) = (Arc::downgrade(&engine), Arc::clone(&seen));
+    engine.set_names_listener(Arc::new(move |_| {
+        let engine = reader.upgrade().unwrap();
+        let found = [stat(&engine, "/d/x"), stat(&engine, "/e/x")];
+        results.lock().unwrap().push(found.map(|f| f.is_ok()));
+    }));
+    rename(&engine, "/d", "/e").unwrap();
+    assert_eq!(*seen.lock().unwrap(), [[false, true]]);
 }
 
 #[test]

@@ -102,6 +102,7 @@ impl Source<'_> {
             types: types.to_vec(),
             versions: Versions::AsOf(self.as_of),
             properties: true,
+            after: None,
         };
         for some in of.chunks(CHUNK) {
             self.check_stop()?;

@@ -24,15 +24,10 @@ pub(super) fn read_out(read: Read) -> PeerMessage {
         Read::Scan {
             frontier,
             select,
-            after,
             limit,
             at,
         } => PeerMessage::Scan(proto::PeerScan {
             select: Some(convert::select_out(&frontier, &select)),
-            after: after.map(|(index, key)| proto::peer_scan::After {
-                index,
-                edge: Some(convert::edge_key_out(key)),
-            }),
             limit,
             at: at.0,
         }),
@@ -100,14 +95,9 @@ pub(super) fn read_in(asked: PeerMessage) -> Decoded<Read> {
         PeerMessage::Scan(m) => {
             let select = required(m.select, "scan.select")?;
             let (frontier, select) = convert::select_in(&select, &schema).at("scan.select")?;
-            let after = m.after.map(|after| {
-                let edge = required(after.edge, "edge")?;
-                Ok((after.index, convert::edge_key_in(edge).at("edge")?))
-            });
             Read::Scan {
                 frontier,
                 select,
-                after: after.transpose().at("scan.after")?,
                 limit: m.limit,
                 at: Version(m.at),
             }

@@ -251,19 +251,19 @@ fn read() -> impl Strategy<Value = Read> {
         range().prop_map(Versions::Range)
     ];
     let types = vec(any::<u16>().prop_map(EdgeTypeId), 0..3);
-    let select =
-        (types, versions, any::<bool>()).prop_map(|(types, versions, properties)| EdgeSelect {
+    let select = (
+        types,
+        versions,
+        any::<bool>(),
+        option::of((any::<u16>().prop_map(EdgeTypeId), id())),
+    )
+        .prop_map(|(types, versions, properties, after)| EdgeSelect {
             types,
             versions,
             properties,
+            after,
         });
-    let scan = (
-        vec(id(), 0..4),
-        select,
-        option::of((any::<u32>(), key())),
-        any::<u32>(),
-        version(),
-    );
+    let scan = (vec(id(), 0..4), select, any::<u32>(), version());
     let of_type = (
         vertex_ref(),
         any::<bool>(),
@@ -274,10 +274,9 @@ fn read() -> impl Strategy<Value = Read> {
     prop_oneof![
         (vec(id(), 0..4), version()).prop_map(|(ids, as_of)| Read::Vertices { ids, as_of }),
         (vec(key(), 0..4), version()).prop_map(|(keys, as_of)| Read::Edges { keys, as_of }),
-        scan.prop_map(|(frontier, select, after, limit, at)| Read::Scan {
+        scan.prop_map(|(frontier, select, limit, at)| Read::Scan {
             frontier,
             select,
-            after,
             limit,
             at
         }),

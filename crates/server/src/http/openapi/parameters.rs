@@ -14,7 +14,7 @@ pub(in super::super) fn in_path(name: &str) -> bool {
 pub(in super::super) fn url_name(name: &str) -> &str {
     match name {
         "vertex_type" | "search_type" | "facets_of" => "type",
-        "after_object" | "after_entry" | "after_run" => "after",
+        "after_object" | "after_entry" | "after_run" | "after_edge" => "after",
         "object" | "run" | "lineage_id" | "in_run" => "id",
         "in_namespace" => "namespace",
         "in_job" => "job",
@@ -304,6 +304,11 @@ pub(super) fn parameter(name: &str) -> Json {
         ),
         "since" => (
             "begun then or later: RFC 3339, a date, @SECONDS",
+            json!({"type": "string"}),
+            false,
+        ),
+        "after_edge" => (
+            "continue after that edge: `next` of the previous answer",
             json!({"type": "string"}),
             false,
         ),

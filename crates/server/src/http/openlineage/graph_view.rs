@@ -142,6 +142,7 @@ impl<'a> GraphView<'a> {
             types: vec![edge_type],
             versions: Versions::NOW,
             properties: false,
+            after: None,
         };
         self.graph.scan_edges(&[of], &select, &mut |_, edge| {
             out.push((edge.key.destination, edge.version));

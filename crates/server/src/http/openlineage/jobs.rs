@@ -36,6 +36,7 @@ fn uses(
         types: vec![edge_type],
         versions: Versions::NOW,
         properties: true,
+        after: None,
     };
     let mut edges = Vec::new();
     view.graph.scan_edges(&[run], &select, &mut |_, edge| {

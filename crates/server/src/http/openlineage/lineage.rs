@@ -105,6 +105,7 @@ fn expand(
         types: vec![types.consumes, types.produces, consumed, produced],
         versions: Versions::NOW,
         properties: false,
+        after: None,
     };
     for _ in 0..depth {
         let mut next = Vec::new();

@@ -210,6 +210,7 @@ impl ClusterAndEngine<'_> {
                 types: Vec::new(),
                 versions: Versions::NOW,
                 properties: false,
+                after: None,
             };
             let mut expected = Vec::new();
             view.scan_edges(&[job.id], &select, &mut |_, edge| {
