@@ -144,7 +144,7 @@ impl Engine {
         let _ = self.seal_full(usages);
     }
 
-    /// Seals full memtables.
+    /// Seals the memtable of each table whose memtable is full.
     pub(crate) fn seal_full(&self, usages: &mut MemtableUsages) -> Result<()> {
         for table in Table::ALL {
             if usages.0[table as usize].active > self.budget.memtable(table) {

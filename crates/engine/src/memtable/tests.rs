@@ -272,6 +272,10 @@ impl Store for SlowSnapshots {
 
 /// A commit and a write-out between the two steps of a snapshot show all of the commit or nothing.
 #[test]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the race needs a second thread, and time for it"
+)]
 fn a_snapshot_during_a_write_out_sees_whole_commits() {
     let below = Arc::new(SlowSnapshots {
         inner: MemoryStore::default(),

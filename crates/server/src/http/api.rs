@@ -291,7 +291,7 @@ fn edge_cursor_in(text: &str, schema: &Schema) -> Result<(EdgeTypeId, VertexId),
     });
     let Some((edge_type, destination)) = parts else {
         return Err(ApiError::bad(format!(
-            "after: `{text}` is no cursor; expected `next` of the previous answer"
+            "after: `{text}` is not a cursor; expected `next` of the previous answer"
         )));
     };
     Ok((schema.edge_type_id(edge_type)?, destination))

@@ -272,7 +272,7 @@ fn mistakes_are_told() {
             "/api/v1/edges?id=job:1&after=write/12",
             "",
             400,
-            "after: `write/12` is no cursor",
+            "after: `write/12` is not a cursor",
         ),
         (
             "GET",
