@@ -1028,6 +1028,8 @@ export interface components {
             edges: components["schemas"]["Edge"][];
             /** @description whether `limit` cut it off */
             more: boolean;
+            /** @description `after` of the next call; null at the end */
+            next: string | null;
         };
         History: {
             events: Record<string, never>[];
@@ -2087,6 +2089,8 @@ export interface operations {
                 id: string;
                 /** @description the name of a type; of edge types also several, with commas */
                 type?: string;
+                /** @description continue after that edge: `next` of the previous answer */
+                after?: string;
                 /** @description how many items at most */
                 limit?: number;
                 /** @description as it was then: RFC 3339, a date (its end), @SECONDS, or a version that an answer gave */
