@@ -40,7 +40,7 @@ pub(in super::super) fn run(
     let memory = config.memory_bytes.unwrap_or(context.globals.memory);
     let mut process = MemberProcess::start(&own_path()?, &file, &config, &member, memory, false)?;
     let until = Instant::now() + READY_MAX;
-    loop {
+    let added = loop {
         if let Some(status) = process.ended() {
             anyhow::bail!(
                 "the server at {member} ended before it was ready ({status}); the end of its log, `{}`:\n{}",
@@ -48,10 +48,12 @@ pub(in super::super) fn run(
                 process.log_tail()
             );
         }
-        let (members, _, moving) = client.status()?;
-        let listed = members.iter().any(|m| m.member == member);
-        if process.not_ready_reason().is_none() && listed && moving == 0 {
-            break;
+        let (members, stores, moving) = client.status()?;
+        let listed = members.into_iter().find(|m| m.member == member);
+        // `moving` does not count a store that its server has released and the new one has not claimed yet.
+        let settled = moving == 0 && stores.iter().all(|s| s.member.is_some());
+        if let Some(listed) = listed.filter(|_| settled && process.not_ready_reason().is_none()) {
+            break listed;
         }
         anyhow::ensure!(
             Instant::now() < until && context.interrupt.stopped().is_none(),
@@ -59,15 +61,13 @@ pub(in super::super) fn run(
             process.pid()
         );
         std::thread::sleep(Duration::from_millis(100));
-    }
-    let (members, ..) = client.status()?;
-    let has = members.iter().find(|m| m.member == member);
+    };
     writeln!(
         context.out,
         "server  esker://{member}  pid {}  log {}  stores {}",
         process.pid(),
         process.log.display(),
-        has.map_or(0, |m| m.stores.len())
+        added.stores.len()
     )?;
     Ok(Outcome::Done)
 }
