@@ -96,7 +96,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** All that happened to a vertex or an edge, newest first */
+        /** All versions of a vertex or an edge, newest first */
         get: operations["history"];
         put?: never;
         post?: never;
@@ -113,7 +113,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** How a file came to be: the jobs, inputs, executables and users behind it; with `nodeId`, as Marquez shows jobs and datasets */
+        /** Lineage of a vertex: its jobs, inputs, executables and users; with `nodeId`, in Marquez' format */
         get: operations["lineage"];
         put?: never;
         /** An event of OpenLineage: RunEvent, JobEvent or DatasetEvent; or a list of them */
@@ -131,7 +131,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** What was derived from a file */
+        /** Impact of a vertex: everything derived from it */
         get: operations["impact"];
         put?: never;
         post?: never;
@@ -148,7 +148,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Lineage and impact as a picture: boxes and lines in their places, many alike as one */
+        /** Lineage and impact as a picture: positions of boxes and lines, with similar vertices in groups */
         get: operations["viewLineage"];
         put?: never;
         post?: never;
@@ -165,7 +165,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** How something came to be, as the metadata of an RO-Crate (Process Run Crate 0.5) */
+        /** Lineage of a vertex as the metadata of an RO-Crate (Process Run Crate 0.5) */
         get: operations["exportLineage"];
         put?: never;
         post?: never;
@@ -182,7 +182,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** What commits have touched since a place of the change feed; without a place, where it is now */
+        /** Changes since a position of the change feed; without `place`, the present position */
         get: operations["news"];
         put?: never;
         post?: never;
@@ -199,7 +199,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** What the first page shows: counts, rates, the latest runs and changes, health */
+        /** Contents of the first page: counts, rates, the latest runs and changes, health */
         get: operations["home"];
         put?: never;
         post?: never;
@@ -216,7 +216,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** What the text typed so far may mean: vertices, types, tags */
+        /** Suggestions for a text: vertices, types, tags */
         get: operations["suggest"];
         put?: never;
         post?: never;
@@ -250,7 +250,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** The neighbourhood of a vertex over all edges: many dots in their places */
+        /** Neighbourhood of a vertex over all edges, with positions */
         get: operations["viewNeighbourhood"];
         put?: never;
         post?: never;
@@ -267,7 +267,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** What takes how much: a tree of directories, or sums */
+        /** Space used: a tree of directories, or sums */
         get: operations["viewSpace"];
         put?: never;
         post?: never;
@@ -301,7 +301,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** All that is known of a run */
+        /** One run with its inputs, outputs and settings */
         get: operations["run"];
         put?: never;
         post?: never;
@@ -318,7 +318,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Two runs beside each other */
+        /** Differences between two runs */
         get: operations["runsDiff"];
         put?: never;
         post?: never;
@@ -335,7 +335,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** How the values of a tag or attribute of objects spread */
+        /** Distribution of the values of a tag or attribute of objects */
         get: operations["tagValues"];
         put?: never;
         post?: never;
@@ -352,7 +352,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** What may come next in a traversal, a filter or a query */
+        /** Completions of a traversal, a filter or a query */
         get: operations["complete"];
         put?: never;
         post?: never;
@@ -369,7 +369,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** The servers: what each has and does */
+        /** The servers of the cluster with their contents and load */
         get: operations["cluster"];
         put?: never;
         post?: never;
@@ -475,7 +475,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** All names that objects have values under */
+        /** All names of tags and attributes of objects */
         get: operations["tags"];
         put?: never;
         post?: never;
@@ -543,7 +543,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** What is in a directory */
+        /** Entries of a directory */
         get: operations["listFiles"];
         put?: never;
         post?: never;
@@ -594,7 +594,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Where the space is: by directory, owner, group, kind, ending or day of the last change */
+        /** Space by directory, owner, group, kind, extension or day of the last change */
         get: operations["topFiles"];
         put?: never;
         post?: never;
@@ -995,12 +995,12 @@ export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
         Failure: {
-            /** @description what, where, what to do */
+            /** @description what happened, where, and what to do */
             error: string;
             retry_after_ms?: number | null;
-            /** @description where in a filter or a chain: `byte`, `length`, `line`, `column` */
+            /** @description position in a filter or a chain: `byte`, `length`, `line`, `column` */
             at?: Record<string, never>;
-            /** @description what was probably meant there */
+            /** @description the most similar name */
             suggestion?: string | null;
         };
         Schema: Record<string, never>;
@@ -1026,7 +1026,7 @@ export interface components {
         };
         Edges: {
             edges: components["schemas"]["Edge"][];
-            /** @description whether `limit` cut it off */
+            /** @description whether `limit` ended the answer */
             more: boolean;
             /** @description `after` of the next call; null at the end */
             next: string | null;
@@ -1037,37 +1037,37 @@ export interface components {
         Graph: Record<string, never>;
         TravelRequest: {
             chain: string;
-            /** @description take that many steps at most */
+            /** @description maximum number of steps */
             depth?: number | null;
-            /** @description look at that many edges at most */
+            /** @description maximum number of edges to read */
             max_edges?: number | null;
             timeout_ms?: number | null;
             profile?: boolean;
             /**
-             * @description how the servers of a cluster go about it [default: prefetch]
+             * @description strategy of a cluster's servers [default: prefetch]
              * @enum {unknown}
              */
             strategy?: "sync" | "prefetch" | "async" | null;
         };
         Travel: Record<string, never>;
-        /** @description one of these objects a line (NDJSON): all apply, or none */
+        /** @description one of these objects per line (NDJSON); all apply, or none */
         Operations: {
             /** @constant */
             op: "put_vertex";
-            /** @description when it happened */
+            /** @description time of the event */
             version?: string;
             id: string;
             attributes?: Record<string, never>;
         } | {
             /** @constant */
             op: "ensure_vertex";
-            /** @description when it happened */
+            /** @description time of the event */
             version?: string;
             id: string;
         } | {
             /** @constant */
             op: "set";
-            /** @description when it happened */
+            /** @description time of the event */
             version?: string;
             id: string;
             set?: Record<string, never>;
@@ -1075,13 +1075,13 @@ export interface components {
         } | {
             /** @constant */
             op: "delete_vertex";
-            /** @description when it happened */
+            /** @description time of the event */
             version?: string;
             id: string;
         } | {
             /** @constant */
             op: "put_edge";
-            /** @description when it happened */
+            /** @description time of the event */
             version?: string;
             src: string;
             type: string;
@@ -1090,7 +1090,7 @@ export interface components {
         } | {
             /** @constant */
             op: "delete_edge";
-            /** @description when it happened */
+            /** @description time of the event */
             version?: string;
             src: string;
             type: string;
@@ -1098,7 +1098,7 @@ export interface components {
         } | {
             /** @constant */
             op: "create_object";
-            /** @description when it happened */
+            /** @description time of the event */
             version?: string;
             name: string;
             app?: string;
@@ -1109,13 +1109,13 @@ export interface components {
         } | {
             /** @constant */
             op: "move_object";
-            /** @description when it happened */
+            /** @description time of the event */
             version?: string;
             object: string;
             from: components["schemas"]["Identity"];
             to: components["schemas"]["Identity"];
         };
-        /** @description fields that are not named here are kept, too */
+        /** @description other fields are kept as well */
         SlurmJob: {
             jobid: number;
             user_id?: number;
@@ -1130,7 +1130,7 @@ export interface components {
             script?: string;
         };
         Commit: {
-            /** @description false if the idempotency key says that it was applied before */
+            /** @description false if a batch with this idempotency key was applied before */
             applied: boolean;
             version: string;
             vertices_created: number;
@@ -1153,27 +1153,27 @@ export interface components {
             tags?: Record<string, never>;
         };
         Report: {
-            /** @description objects that were given, or counted */
+            /** @description number of objects returned or counted */
             matches: number;
-            /** @description false where the limit or a time-out stopped it */
+            /** @description false if a limit or a timeout ended the search */
             complete: boolean;
-            /** @description servers of a cluster that did not answer: their objects are missing */
+            /** @description servers of a cluster that did not answer; their objects are missing */
             missing: number[];
-            /** @description how each term was answered */
+            /** @description plan for each term */
             plan: Record<string, never>[];
-            /** @description names in the filter that no object has, with the nearest one there is */
+            /** @description names in the filter that no object has, with the most similar existing name */
             unknown: Record<string, never>[];
         };
         Found: {
-            /** @description objects that were given, or counted */
+            /** @description number of objects returned or counted */
             matches: number;
-            /** @description false where the limit or a time-out stopped it */
+            /** @description false if a limit or a timeout ended the search */
             complete: boolean;
-            /** @description servers of a cluster that did not answer: their objects are missing */
+            /** @description servers of a cluster that did not answer; their objects are missing */
             missing: number[];
-            /** @description how each term was answered */
+            /** @description plan for each term */
             plan: Record<string, never>[];
-            /** @description names in the filter that no object has, with the nearest one there is */
+            /** @description names in the filter that no object has, with the most similar existing name */
             unknown: Record<string, never>[];
             objects: components["schemas"]["Object"][];
             /** @description `after` of the next call; null at the end */
@@ -1198,12 +1198,12 @@ export interface components {
             id: string;
             created: string;
             modified: string;
-            /** @description predefined ones, the four of its identity among them */
+            /** @description predefined attributes, the four ID attributes included */
             attributes: Record<string, never>;
-            /** @description null is a tag without a value */
+            /** @description null for a tag without a value */
             tags: Record<string, never>;
         };
-        /** @description objects, one a line; the last line is the report, or an error that came in the middle */
+        /** @description objects, one per line; the last line is the report, or an error */
         FoundLine: components["schemas"]["Object"] | {
             report: components["schemas"]["Report"];
         } | {
@@ -1214,7 +1214,7 @@ export interface components {
             version: string;
         };
         Changes: {
-            /** @description null is a tag without a value; names that the type `Object` has no attribute of are tags */
+            /** @description null for a tag without a value; names that the type `Object` has no attribute of are tags */
             set?: Record<string, never>;
             remove?: string[];
         };
@@ -1224,7 +1224,7 @@ export interface components {
         TagRequest: {
             filter: string;
             set?: Record<string, never>;
-            /** @description set only what an object lacks */
+            /** @description set only tags that an object does not have */
             keep?: boolean;
             remove?: string[];
             dry_run?: boolean;
@@ -1235,9 +1235,9 @@ export interface components {
             matches: number;
             changed: number;
             version: string;
-            /** @description false if it was only counted, or if `once` says that it had been done before */
+            /** @description false if the request only counts, or if a batch with this idempotency key was applied before */
             applied: boolean;
-            /** @description those that the user may not change */
+            /** @description number of objects that the user may not change */
             refused: number;
         };
         IndexRequest: {
@@ -1264,7 +1264,7 @@ export interface components {
             mtime?: string;
             ctime?: string;
             btime?: string;
-            /** @description what a symbolic link says */
+            /** @description target of a symbolic link */
             target?: string | null;
         };
         Entries: {
@@ -1274,7 +1274,7 @@ export interface components {
         };
         Files: {
             files: components["schemas"]["File"][];
-            /** @description false where `limit` cut it off */
+            /** @description false if `limit` ended the answer */
             complete: boolean;
         };
         Usages: {
@@ -1285,13 +1285,13 @@ export interface components {
                 bytes: number;
                 blocks: number;
             }[];
-            /** @description false where `limit` cut it off */
+            /** @description false if `limit` ended the answer */
             complete: boolean;
         };
         News: {
             /** @description for the next call */
             place: string;
-            /** @description more happened than is remembered, or the server was started anew: read everything again */
+            /** @description the feed no longer has all changes since the position: read everything again */
             missed: boolean;
             /** @description names, each once */
             vertices: string[];
@@ -1304,7 +1304,7 @@ export interface components {
             width: number;
             height: number;
             boxes: {
-                /** @description the vertex's name; a group's own id, for `split` */
+                /** @description name of the vertex; for a group its id, for `split` */
                 id: string;
                 /** @enum {unknown} */
                 kind: "vertex" | "group";
@@ -1326,7 +1326,7 @@ export interface components {
                 down: number;
                 /** @description vertices that a group stands for */
                 members: number;
-                /** @description what they have in common: array, directory, pattern, type */
+                /** @description the common property of the members: array, directory, pattern, type */
                 by: string | null;
             }[];
             lines: {
@@ -1336,11 +1336,11 @@ export interface components {
                 points: number[][];
                 version: string;
                 count: number;
-                /** @description it only overlapped in time: it may be involved */
+                /** @description the execution overlapped in time and may be involved */
                 concurrent: boolean;
                 back: boolean;
             }[];
-            /** @description where the traversal stopped before everything was found */
+            /** @description where the traversal stopped early */
             stopped: {
                 vertices: string[];
                 vertices_left: number;
@@ -1348,7 +1348,7 @@ export interface components {
             }[];
             /** @description always 0: what the caller may not see is not included */
             left_out: number;
-            /** @description when something of it changed, oldest first */
+            /** @description times of changes, oldest first */
             versions: {
                 version: string;
                 what: string;
@@ -1863,9 +1863,9 @@ export interface operations {
     stats: {
         parameters: {
             query?: {
-                /** @description the user id on whose behalf: only what they may read is returned */
+                /** @description user id of the principal: only what it may read is returned */
                 uid?: number;
-                /** @description the numbers of the groups that they are in, with commas */
+                /** @description group ids of the principal, separated by commas */
                 gids?: string;
             };
             header?: never;
@@ -1935,11 +1935,11 @@ export interface operations {
             query: {
                 /** @description a vertex, as TYPE:KEY */
                 id: string;
-                /** @description as it was then: RFC 3339, a date (its end), @SECONDS, or a version that an answer gave */
+                /** @description read as of this time: RFC 3339, a date (its end), @SECONDS, or a version from an answer */
                 as_of?: string;
-                /** @description the user id on whose behalf: only what they may read is returned */
+                /** @description user id of the principal: only what it may read is returned */
                 uid?: number;
-                /** @description the numbers of the groups that they are in, with commas */
+                /** @description group ids of the principal, separated by commas */
                 gids?: string;
             };
             header?: never;
@@ -2007,17 +2007,17 @@ export interface operations {
     vertices: {
         parameters: {
             query: {
-                /** @description the name of a vertex type; types that specialise it are included */
+                /** @description name of a vertex type; types that specialise it are included */
                 type: string;
-                /** @description continue after that vertex: `next` of the previous answer */
+                /** @description cursor: `next` of the previous answer */
                 after?: string;
-                /** @description how many items at most */
+                /** @description maximum number of items */
                 limit?: number;
-                /** @description as it was then: RFC 3339, a date (its end), @SECONDS, or a version that an answer gave */
+                /** @description read as of this time: RFC 3339, a date (its end), @SECONDS, or a version from an answer */
                 as_of?: string;
-                /** @description the user id on whose behalf: only what they may read is returned */
+                /** @description user id of the principal: only what it may read is returned */
                 uid?: number;
-                /** @description the numbers of the groups that they are in, with commas */
+                /** @description group ids of the principal, separated by commas */
                 gids?: string;
             };
             header?: never;
@@ -2087,17 +2087,17 @@ export interface operations {
             query: {
                 /** @description a vertex, as TYPE:KEY */
                 id: string;
-                /** @description the name of a type; of edge types also several, with commas */
+                /** @description name of a type; several edge types are separated by commas */
                 type?: string;
-                /** @description continue after that edge: `next` of the previous answer */
+                /** @description cursor: `next` of the previous answer */
                 after?: string;
-                /** @description how many items at most */
+                /** @description maximum number of items */
                 limit?: number;
-                /** @description as it was then: RFC 3339, a date (its end), @SECONDS, or a version that an answer gave */
+                /** @description read as of this time: RFC 3339, a date (its end), @SECONDS, or a version from an answer */
                 as_of?: string;
-                /** @description the user id on whose behalf: only what they may read is returned */
+                /** @description user id of the principal: only what it may read is returned */
                 uid?: number;
-                /** @description the numbers of the groups that they are in, with commas */
+                /** @description group ids of the principal, separated by commas */
                 gids?: string;
             };
             header?: never;
@@ -2167,7 +2167,7 @@ export interface operations {
             query: {
                 /** @description a vertex, as TYPE:KEY */
                 id: string;
-                /** @description the name of a type; of edge types also several, with commas */
+                /** @description name of a type; several edge types are separated by commas */
                 type?: string;
                 /** @description with `type`: the edge's destination, as TYPE:KEY */
                 dst?: string;
@@ -2175,9 +2175,9 @@ export interface operations {
                 from?: string;
                 /** @description before then */
                 until?: string;
-                /** @description the user id on whose behalf: only what they may read is returned */
+                /** @description user id of the principal: only what it may read is returned */
                 uid?: number;
-                /** @description the numbers of the groups that they are in, with commas */
+                /** @description group ids of the principal, separated by commas */
                 gids?: string;
             };
             header?: never;
@@ -2249,13 +2249,13 @@ export interface operations {
                 id?: string;
                 /** @description a job or a dataset, as `job:NAMESPACE:NAME`, `dataset:NAMESPACE:NAME`; this or `id` */
                 nodeId?: string;
-                /** @description as it was then: RFC 3339, a date (its end), @SECONDS, or a version that an answer gave */
+                /** @description read as of this time: RFC 3339, a date (its end), @SECONDS, or a version from an answer */
                 as_of?: string;
-                /** @description go through that many jobs at most */
+                /** @description maximum number of executions on a path */
                 depth?: number;
-                /** @description the user id on whose behalf: only what they may read is returned */
+                /** @description user id of the principal: only what it may read is returned */
                 uid?: number;
-                /** @description the numbers of the groups that they are in, with commas */
+                /** @description group ids of the principal, separated by commas */
                 gids?: string;
             };
             header?: never;
@@ -2323,7 +2323,7 @@ export interface operations {
     receiveEvent: {
         parameters: {
             query?: {
-                /** @description `true`: answer once it survives a power failure */
+                /** @description `true`: answer after the write-ahead log is synced */
                 sync?: boolean;
             };
             header?: never;
@@ -2354,7 +2354,7 @@ export interface operations {
                     "application/json": components["schemas"]["OpenLineageTaken"];
                 };
             };
-            /** @description some were taken: `failed_events` says which were not */
+            /** @description some events were accepted; `failed_events` lists the others */
             207: {
                 headers: {
                     [name: string]: unknown;
@@ -2415,13 +2415,13 @@ export interface operations {
             query: {
                 /** @description a vertex, as TYPE:KEY */
                 id: string;
-                /** @description as it was then: RFC 3339, a date (its end), @SECONDS, or a version that an answer gave */
+                /** @description read as of this time: RFC 3339, a date (its end), @SECONDS, or a version from an answer */
                 as_of?: string;
-                /** @description go through that many jobs at most */
+                /** @description maximum number of executions on a path */
                 depth?: number;
-                /** @description the user id on whose behalf: only what they may read is returned */
+                /** @description user id of the principal: only what it may read is returned */
                 uid?: number;
-                /** @description the numbers of the groups that they are in, with commas */
+                /** @description group ids of the principal, separated by commas */
                 gids?: string;
             };
             header?: never;
@@ -2491,19 +2491,19 @@ export interface operations {
             query: {
                 /** @description a vertex, as TYPE:KEY */
                 id: string;
-                /** @description as it was then: RFC 3339, a date (its end), @SECONDS, or a version that an answer gave */
+                /** @description read as of this time: RFC 3339, a date (its end), @SECONDS, or a version from an answer */
                 as_of?: string;
-                /** @description levels to the left: an execution each, and what it read */
+                /** @description levels to the left: an execution and its inputs each */
                 up?: number;
-                /** @description levels to the right: an execution each, and what it wrote */
+                /** @description levels to the right: an execution and its outputs each */
                 down?: number;
                 /** @description vertices whose neighbours are shown as well, one a line; `<` before a name: only what it was made from, `>`: only what was made from it */
                 open?: string;
-                /** @description groups whose members are shown, the first fifty of each: their ids, one a line */
+                /** @description ids of groups whose first fifty members are shown, one per line */
                 split?: string;
-                /** @description the user id on whose behalf: only what they may read is returned */
+                /** @description user id of the principal: only what it may read is returned */
                 uid?: number;
-                /** @description the numbers of the groups that they are in, with commas */
+                /** @description group ids of the principal, separated by commas */
                 gids?: string;
             };
             header?: never;
@@ -2573,13 +2573,13 @@ export interface operations {
             query: {
                 /** @description a vertex, as TYPE:KEY */
                 id: string;
-                /** @description as it was then: RFC 3339, a date (its end), @SECONDS, or a version that an answer gave */
+                /** @description read as of this time: RFC 3339, a date (its end), @SECONDS, or a version from an answer */
                 as_of?: string;
                 /** @description as what */
                 format?: "ro-crate";
-                /** @description the user id on whose behalf: only what they may read is returned */
+                /** @description user id of the principal: only what it may read is returned */
                 uid?: number;
-                /** @description the numbers of the groups that they are in, with commas */
+                /** @description group ids of the principal, separated by commas */
                 gids?: string;
             };
             header?: never;
@@ -2649,9 +2649,9 @@ export interface operations {
             query?: {
                 /** @description `place` of the previous answer */
                 place?: string;
-                /** @description the user id on whose behalf: only what they may read is returned */
+                /** @description user id of the principal: only what it may read is returned */
                 uid?: number;
-                /** @description the numbers of the groups that they are in, with commas */
+                /** @description group ids of the principal, separated by commas */
                 gids?: string;
             };
             header?: never;
@@ -2719,9 +2719,9 @@ export interface operations {
     home: {
         parameters: {
             query?: {
-                /** @description the user id on whose behalf: only what they may read is returned */
+                /** @description user id of the principal: only what it may read is returned */
                 uid?: number;
-                /** @description the numbers of the groups that they are in, with commas */
+                /** @description group ids of the principal, separated by commas */
                 gids?: string;
             };
             header?: never;
@@ -2791,11 +2791,11 @@ export interface operations {
             query: {
                 /** @description the text typed so far: a part of a name, a whole name (TYPE:KEY), a path */
                 q: string;
-                /** @description how many items at most */
+                /** @description maximum number of items */
                 limit?: number;
-                /** @description the user id on whose behalf: only what they may read is returned */
+                /** @description user id of the principal: only what it may read is returned */
                 uid?: number;
-                /** @description the numbers of the groups that they are in, with commas */
+                /** @description group ids of the principal, separated by commas */
                 gids?: string;
             };
             header?: never;
@@ -2863,21 +2863,21 @@ export interface operations {
     search: {
         parameters: {
             query?: {
-                /** @description words that a name is to contain, all of them, in any case; or a filter of objects (docs/book/filters.md) */
+                /** @description words that a name contains, in any case; or a filter of objects (docs/book/filters.md) */
                 q?: string;
-                /** @description of that vertex type only, and of those that specialise it */
+                /** @description only vertices of this type and of types that specialise it */
                 type?: string;
-                /** @description names with that ending only, as in `nc` */
+                /** @description only names with this extension, as in `nc` */
                 ending?: string;
-                /** @description whose: a user's number or name */
+                /** @description user id or name of the owner */
                 user?: string;
-                /** @description skip this many: `skip` of the previous answer */
+                /** @description number of items to skip: `skip` of the previous answer */
                 skip?: number;
-                /** @description how many items at most */
+                /** @description maximum number of items */
                 limit?: number;
-                /** @description the user id on whose behalf: only what they may read is returned */
+                /** @description user id of the principal: only what it may read is returned */
                 uid?: number;
-                /** @description the numbers of the groups that they are in, with commas */
+                /** @description group ids of the principal, separated by commas */
                 gids?: string;
             };
             header?: never;
@@ -2947,15 +2947,15 @@ export interface operations {
             query: {
                 /** @description a vertex, as TYPE:KEY */
                 id: string;
-                /** @description as it was then: RFC 3339, a date (its end), @SECONDS, or a version that an answer gave */
+                /** @description read as of this time: RFC 3339, a date (its end), @SECONDS, or a version from an answer */
                 as_of?: string;
-                /** @description how many steps away */
+                /** @description maximum number of steps from the vertex */
                 depth?: number;
-                /** @description how many vertices at most */
+                /** @description maximum number of vertices */
                 limit?: number;
-                /** @description the user id on whose behalf: only what they may read is returned */
+                /** @description user id of the principal: only what it may read is returned */
                 uid?: number;
-                /** @description the numbers of the groups that they are in, with commas */
+                /** @description group ids of the principal, separated by commas */
                 gids?: string;
             };
             header?: never;
@@ -3023,15 +3023,15 @@ export interface operations {
     viewSpace: {
         parameters: {
             query?: {
-                /** @description the directory that is looked at */
+                /** @description path of the directory */
                 path?: string;
-                /** @description what sums are of; projects are the directories directly below `path` */
+                /** @description grouping of the sums; projects are the directories directly below `path` */
                 by?: "dir" | "user" | "project" | "group" | "type" | "kind" | "age";
                 /** @description levels below the directory */
                 depth?: number;
-                /** @description the user id on whose behalf: only what they may read is returned */
+                /** @description user id of the principal: only what it may read is returned */
                 uid?: number;
-                /** @description the numbers of the groups that they are in, with commas */
+                /** @description group ids of the principal, separated by commas */
                 gids?: string;
             };
             header?: never;
@@ -3099,23 +3099,23 @@ export interface operations {
     runs: {
         parameters: {
             query?: {
-                /** @description whose: a user's number or name */
+                /** @description user id or name of the owner */
                 user?: string;
-                /** @description in that state only */
+                /** @description only runs in this state */
                 state?: "running" | "ok" | "failed" | "unknown";
-                /** @description with that in their name, id, host or command, in any case */
+                /** @description only runs with this text in their name, id, host or command, in any case */
                 text?: string;
-                /** @description begun then or later: RFC 3339, a date, @SECONDS */
+                /** @description only runs that began at this time or later: RFC 3339, a date, @SECONDS */
                 since?: string;
                 /** @description before then */
                 until?: string;
-                /** @description continue after that run: `next` of the previous answer */
+                /** @description cursor: `next` of the previous answer */
                 after?: string;
-                /** @description how many runs at most */
+                /** @description maximum number of runs */
                 limit?: number;
-                /** @description the user id on whose behalf: only what they may read is returned */
+                /** @description user id of the principal: only what it may read is returned */
                 uid?: number;
-                /** @description the numbers of the groups that they are in, with commas */
+                /** @description group ids of the principal, separated by commas */
                 gids?: string;
             };
             header?: never;
@@ -3183,11 +3183,11 @@ export interface operations {
     run: {
         parameters: {
             query: {
-                /** @description a run: its name, the number of a job, `last`, `last~1` */
+                /** @description a run: its name, a job's number, `last`, `last~1` */
                 id: string;
-                /** @description the user id on whose behalf: only what they may read is returned */
+                /** @description user id of the principal: only what it may read is returned */
                 uid?: number;
-                /** @description the numbers of the groups that they are in, with commas */
+                /** @description group ids of the principal, separated by commas */
                 gids?: string;
             };
             header?: never;
@@ -3255,13 +3255,13 @@ export interface operations {
     runsDiff: {
         parameters: {
             query: {
-                /** @description a run: its name, the number of a job, `last`, `last~1` */
+                /** @description a run: its name, a job's number, `last`, `last~1` */
                 a: string;
-                /** @description a run: its name, the number of a job, `last`, `last~1` */
+                /** @description a run: its name, a job's number, `last`, `last~1` */
                 b: string;
-                /** @description the user id on whose behalf: only what they may read is returned */
+                /** @description user id of the principal: only what it may read is returned */
                 uid?: number;
-                /** @description the numbers of the groups that they are in, with commas */
+                /** @description group ids of the principal, separated by commas */
                 gids?: string;
             };
             header?: never;
@@ -3329,15 +3329,15 @@ export interface operations {
     tagValues: {
         parameters: {
             query: {
-                /** @description the name of a tag or attribute */
+                /** @description name of a tag or attribute */
                 name: string;
-                /** @description what must hold, in the language of docs/book/filters.md; everything does if it is empty */
+                /** @description filter in the language of docs/book/filters.md; an empty filter selects all */
                 filter?: string;
-                /** @description how many of the most frequent values */
+                /** @description maximum number of values, the most frequent first */
                 limit?: number;
-                /** @description the user id on whose behalf: only what they may read is returned */
+                /** @description user id of the principal: only what it may read is returned */
                 uid?: number;
-                /** @description the numbers of the groups that they are in, with commas */
+                /** @description group ids of the principal, separated by commas */
                 gids?: string;
             };
             header?: never;
@@ -3407,13 +3407,13 @@ export interface operations {
             query: {
                 /** @description the language */
                 what: "travel" | "filter" | "sparql";
-                /** @description what stands there */
+                /** @description text of the input */
                 text?: string;
-                /** @description the byte before which the cursor is; the end, if it is not given */
+                /** @description byte offset of the cursor [default: the end] */
                 at?: number;
-                /** @description the user id on whose behalf: only what they may read is returned */
+                /** @description user id of the principal: only what it may read is returned */
                 uid?: number;
-                /** @description the numbers of the groups that they are in, with commas */
+                /** @description group ids of the principal, separated by commas */
                 gids?: string;
             };
             header?: never;
@@ -3481,9 +3481,9 @@ export interface operations {
     cluster: {
         parameters: {
             query?: {
-                /** @description the user id on whose behalf: only what they may read is returned */
+                /** @description user id of the principal: only what it may read is returned */
                 uid?: number;
-                /** @description the numbers of the groups that they are in, with commas */
+                /** @description group ids of the principal, separated by commas */
                 gids?: string;
             };
             header?: never;
@@ -3551,9 +3551,9 @@ export interface operations {
     travel: {
         parameters: {
             query?: {
-                /** @description the user id on whose behalf: only what they may read is returned */
+                /** @description user id of the principal: only what it may read is returned */
                 uid?: number;
-                /** @description the numbers of the groups that they are in, with commas */
+                /** @description group ids of the principal, separated by commas */
                 gids?: string;
             };
             header?: never;
@@ -3625,9 +3625,9 @@ export interface operations {
     apply: {
         parameters: {
             query?: {
-                /** @description an idempotency key: a batch whose key was applied before changes nothing, so that a call can be repeated */
+                /** @description idempotency key: a batch with a key that was applied before changes nothing, so that a call can be repeated */
                 once?: string;
-                /** @description `true`: answer once it survives a power failure */
+                /** @description `true`: answer after the write-ahead log is synced */
                 sync?: boolean;
             };
             header?: never;
@@ -3699,25 +3699,25 @@ export interface operations {
     find: {
         parameters: {
             query?: {
-                /** @description what must hold, in the language of docs/book/filters.md; everything does if it is empty */
+                /** @description filter in the language of docs/book/filters.md; an empty filter selects all */
                 filter?: string;
-                /** @description attributes and tags to give, with commas; all if it is left out */
+                /** @description attributes and tags to return, separated by commas [default: all] */
                 select?: string;
-                /** @description how many items at most */
+                /** @description maximum number of items */
                 limit?: number;
                 /** @description `true`: only count */
                 count?: boolean;
-                /** @description `true`: only say how it would be done */
+                /** @description `true`: return the plan and do not run the search */
                 explain?: boolean;
-                /** @description the user id on whose behalf: only what they may read is returned */
+                /** @description user id of the principal: only what it may read is returned */
                 uid?: number;
-                /** @description the numbers of the groups that they are in, with commas */
+                /** @description group ids of the principal, separated by commas */
                 gids?: string;
-                /** @description which share of a search that several clients issue together, from 0 */
+                /** @description index of this client's share of a search that several clients run together, from 0 */
                 rank?: number;
-                /** @description how many shares there are: each object is in exactly one */
+                /** @description number of shares: each object is in exactly one */
                 of?: number;
-                /** @description continue after that object: `next` of the previous answer */
+                /** @description cursor: `next` of the previous answer */
                 after?: string;
                 /** @description `ndjson`: a line for each object as it is found, without a limit unless one is given, and a last line with the report */
                 format?: "json" | "ndjson";
@@ -3858,14 +3858,14 @@ export interface operations {
     object: {
         parameters: {
             query?: {
-                /** @description the user id on whose behalf: only what they may read is returned */
+                /** @description user id of the principal: only what it may read is returned */
                 uid?: number;
-                /** @description the numbers of the groups that they are in, with commas */
+                /** @description group ids of the principal, separated by commas */
                 gids?: string;
             };
             header?: never;
             path: {
-                /** @description an object's number */
+                /** @description number of an object */
                 id: string;
             };
             cookie?: never;
@@ -3931,14 +3931,14 @@ export interface operations {
     deleteObject: {
         parameters: {
             query?: {
-                /** @description an idempotency key: a batch whose key was applied before changes nothing, so that a call can be repeated */
+                /** @description idempotency key: a batch with a key that was applied before changes nothing, so that a call can be repeated */
                 once?: string;
-                /** @description `true`: answer once it survives a power failure */
+                /** @description `true`: answer after the write-ahead log is synced */
                 sync?: boolean;
             };
             header?: never;
             path: {
-                /** @description an object's number */
+                /** @description number of an object */
                 id: string;
             };
             cookie?: never;
@@ -4004,14 +4004,14 @@ export interface operations {
     updateObject: {
         parameters: {
             query?: {
-                /** @description an idempotency key: a batch whose key was applied before changes nothing, so that a call can be repeated */
+                /** @description idempotency key: a batch with a key that was applied before changes nothing, so that a call can be repeated */
                 once?: string;
-                /** @description `true`: answer once it survives a power failure */
+                /** @description `true`: answer after the write-ahead log is synced */
                 sync?: boolean;
             };
             header?: never;
             path: {
-                /** @description an object's number */
+                /** @description number of an object */
                 id: string;
             };
             cookie?: never;
@@ -4085,13 +4085,13 @@ export interface operations {
                 name: string;
                 /** @description ID attribute: the application */
                 app?: string;
-                /** @description ID attribute: a user's number */
+                /** @description ID attribute: the owner's user id */
                 owner: number;
                 /** @description ID attribute: the time step */
                 step?: number;
-                /** @description the user id on whose behalf: only what they may read is returned */
+                /** @description user id of the principal: only what it may read is returned */
                 uid?: number;
-                /** @description the numbers of the groups that they are in, with commas */
+                /** @description group ids of the principal, separated by commas */
                 gids?: string;
             };
             header?: never;
@@ -4159,9 +4159,9 @@ export interface operations {
     createObject: {
         parameters: {
             query?: {
-                /** @description an idempotency key: a batch whose key was applied before changes nothing, so that a call can be repeated */
+                /** @description idempotency key: a batch with a key that was applied before changes nothing, so that a call can be repeated */
                 once?: string;
-                /** @description `true`: answer once it survives a power failure */
+                /** @description `true`: answer after the write-ahead log is synced */
                 sync?: boolean;
             };
             header?: never;
@@ -4233,9 +4233,9 @@ export interface operations {
     tags: {
         parameters: {
             query?: {
-                /** @description the user id on whose behalf: only what they may read is returned */
+                /** @description user id of the principal: only what it may read is returned */
                 uid?: number;
-                /** @description the numbers of the groups that they are in, with commas */
+                /** @description group ids of the principal, separated by commas */
                 gids?: string;
             };
             header?: never;
@@ -4303,9 +4303,9 @@ export interface operations {
     tag: {
         parameters: {
             query?: {
-                /** @description an idempotency key: a batch whose key was applied before changes nothing, so that a call can be repeated */
+                /** @description idempotency key: a batch with a key that was applied before changes nothing, so that a call can be repeated */
                 once?: string;
-                /** @description `true`: answer once it survives a power failure */
+                /** @description `true`: answer after the write-ahead log is synced */
                 sync?: boolean;
             };
             header?: never;
@@ -4446,13 +4446,13 @@ export interface operations {
     statFile: {
         parameters: {
             query: {
-                /** @description from the root; a byte that is not UTF-8 is `\xHH`, a backslash is doubled, as in answers */
+                /** @description path from the root; a byte that is not UTF-8 is `\xHH`, a backslash is doubled, as in answers */
                 path: string;
-                /** @description `true`: if it is a symbolic link, what that leads to */
+                /** @description `true`: follow a symbolic link as the last name */
                 follow?: boolean;
-                /** @description the user id on whose behalf: only what they may read is returned */
+                /** @description user id of the principal: only what it may read is returned */
                 uid?: number;
-                /** @description the numbers of the groups that they are in, with commas */
+                /** @description group ids of the principal, separated by commas */
                 gids?: string;
             };
             header?: never;
@@ -4520,15 +4520,15 @@ export interface operations {
     listFiles: {
         parameters: {
             query: {
-                /** @description from the root; a byte that is not UTF-8 is `\xHH`, a backslash is doubled, as in answers */
+                /** @description path from the root; a byte that is not UTF-8 is `\xHH`, a backslash is doubled, as in answers */
                 path: string;
-                /** @description continue after that entry: `next` of the previous answer */
+                /** @description cursor: `next` of the previous answer */
                 after?: string;
-                /** @description how many items at most */
+                /** @description maximum number of items */
                 limit?: number;
-                /** @description the user id on whose behalf: only what they may read is returned */
+                /** @description user id of the principal: only what it may read is returned */
                 uid?: number;
-                /** @description the numbers of the groups that they are in, with commas */
+                /** @description group ids of the principal, separated by commas */
                 gids?: string;
             };
             header?: never;
@@ -4596,15 +4596,15 @@ export interface operations {
     findFiles: {
         parameters: {
             query: {
-                /** @description from the root; a byte that is not UTF-8 is `\xHH`, a backslash is doubled, as in answers */
+                /** @description path from the root; a byte that is not UTF-8 is `\xHH`, a backslash is doubled, as in answers */
                 path: string;
-                /** @description what must hold, in the language of docs/book/filters.md, of the names that docs/book/namespace.md lists */
+                /** @description filter in the language of docs/book/filters.md over the names that docs/book/namespace.md lists */
                 filter?: string;
-                /** @description how many items at most */
+                /** @description maximum number of items */
                 limit?: number;
-                /** @description the user id on whose behalf: only what they may read is returned */
+                /** @description user id of the principal: only what it may read is returned */
                 uid?: number;
-                /** @description the numbers of the groups that they are in, with commas */
+                /** @description group ids of the principal, separated by commas */
                 gids?: string;
             };
             header?: never;
@@ -4672,15 +4672,15 @@ export interface operations {
     fileUsage: {
         parameters: {
             query: {
-                /** @description from the root; a byte that is not UTF-8 is `\xHH`, a backslash is doubled, as in answers */
+                /** @description path from the root; a byte that is not UTF-8 is `\xHH`, a backslash is doubled, as in answers */
                 path: string;
-                /** @description how many levels of directories below it to include */
+                /** @description number of levels of directories below the path */
                 depth?: number;
-                /** @description how many items at most */
+                /** @description maximum number of items */
                 limit?: number;
-                /** @description the user id on whose behalf: only what they may read is returned */
+                /** @description user id of the principal: only what it may read is returned */
                 uid?: number;
-                /** @description the numbers of the groups that they are in, with commas */
+                /** @description group ids of the principal, separated by commas */
                 gids?: string;
             };
             header?: never;
@@ -4748,15 +4748,15 @@ export interface operations {
     topFiles: {
         parameters: {
             query: {
-                /** @description what sums are of */
+                /** @description grouping of the sums */
                 by: "dir" | "user" | "group" | "kind" | "type" | "age";
-                /** @description by `dir`: directories from there on */
+                /** @description with `by=dir`: only directories below this path */
                 path?: string;
-                /** @description how many items at most */
+                /** @description maximum number of items */
                 limit?: number;
-                /** @description the user id on whose behalf: only what they may read is returned */
+                /** @description user id of the principal: only what it may read is returned */
                 uid?: number;
-                /** @description the numbers of the groups that they are in, with commas */
+                /** @description group ids of the principal, separated by commas */
                 gids?: string;
             };
             header?: never;
@@ -4824,7 +4824,7 @@ export interface operations {
     ingestSlurmJob: {
         parameters: {
             query?: {
-                /** @description goes before the job's number, where jobs of several clusters come into one database: `job:NAME/77` */
+                /** @description prefix of the job's number, where several clusters share one database: `job:NAME/77` */
                 cluster?: string;
             };
             header?: never;
@@ -4961,7 +4961,7 @@ export interface operations {
     receiveEvents: {
         parameters: {
             query?: {
-                /** @description `true`: answer once it survives a power failure */
+                /** @description `true`: answer after the write-ahead log is synced */
                 sync?: boolean;
             };
             header?: never;
@@ -4992,7 +4992,7 @@ export interface operations {
                     "application/json": components["schemas"]["OpenLineageTaken"];
                 };
             };
-            /** @description some were taken: `failed_events` says which were not */
+            /** @description some events were accepted; `failed_events` lists the others */
             207: {
                 headers: {
                     [name: string]: unknown;
@@ -5055,9 +5055,9 @@ export interface operations {
                 limit?: number;
                 /** @description number of entries to skip */
                 offset?: number;
-                /** @description the user id on whose behalf: only what they may read is returned */
+                /** @description user id of the principal: only what it may read is returned */
                 uid?: number;
-                /** @description the numbers of the groups that they are in, with commas */
+                /** @description group ids of the principal, separated by commas */
                 gids?: string;
             };
             header?: never;
@@ -5125,9 +5125,9 @@ export interface operations {
     namespace: {
         parameters: {
             query?: {
-                /** @description the user id on whose behalf: only what they may read is returned */
+                /** @description user id of the principal: only what it may read is returned */
                 uid?: number;
-                /** @description the numbers of the groups that they are in, with commas */
+                /** @description group ids of the principal, separated by commas */
                 gids?: string;
             };
             header?: never;
@@ -5202,9 +5202,9 @@ export interface operations {
                 limit?: number;
                 /** @description number of entries to skip */
                 offset?: number;
-                /** @description the user id on whose behalf: only what they may read is returned */
+                /** @description user id of the principal: only what it may read is returned */
                 uid?: number;
-                /** @description the numbers of the groups that they are in, with commas */
+                /** @description group ids of the principal, separated by commas */
                 gids?: string;
             };
             header?: never;
@@ -5275,9 +5275,9 @@ export interface operations {
     dataset: {
         parameters: {
             query?: {
-                /** @description the user id on whose behalf: only what they may read is returned */
+                /** @description user id of the principal: only what it may read is returned */
                 uid?: number;
-                /** @description the numbers of the groups that they are in, with commas */
+                /** @description group ids of the principal, separated by commas */
                 gids?: string;
             };
             header?: never;
@@ -5354,9 +5354,9 @@ export interface operations {
                 limit?: number;
                 /** @description number of entries to skip */
                 offset?: number;
-                /** @description the user id on whose behalf: only what they may read is returned */
+                /** @description user id of the principal: only what it may read is returned */
                 uid?: number;
-                /** @description the numbers of the groups that they are in, with commas */
+                /** @description group ids of the principal, separated by commas */
                 gids?: string;
             };
             header?: never;
@@ -5433,9 +5433,9 @@ export interface operations {
                 limit?: number;
                 /** @description number of entries to skip */
                 offset?: number;
-                /** @description the user id on whose behalf: only what they may read is returned */
+                /** @description user id of the principal: only what it may read is returned */
                 uid?: number;
-                /** @description the numbers of the groups that they are in, with commas */
+                /** @description group ids of the principal, separated by commas */
                 gids?: string;
             };
             header?: never;
@@ -5507,9 +5507,9 @@ export interface operations {
                 limit?: number;
                 /** @description number of entries to skip */
                 offset?: number;
-                /** @description the user id on whose behalf: only what they may read is returned */
+                /** @description user id of the principal: only what it may read is returned */
                 uid?: number;
-                /** @description the numbers of the groups that they are in, with commas */
+                /** @description group ids of the principal, separated by commas */
                 gids?: string;
             };
             header?: never;
@@ -5580,9 +5580,9 @@ export interface operations {
     job: {
         parameters: {
             query?: {
-                /** @description the user id on whose behalf: only what they may read is returned */
+                /** @description user id of the principal: only what it may read is returned */
                 uid?: number;
-                /** @description the numbers of the groups that they are in, with commas */
+                /** @description group ids of the principal, separated by commas */
                 gids?: string;
             };
             header?: never;
@@ -5659,9 +5659,9 @@ export interface operations {
                 limit?: number;
                 /** @description number of entries to skip */
                 offset?: number;
-                /** @description the user id on whose behalf: only what they may read is returned */
+                /** @description user id of the principal: only what it may read is returned */
                 uid?: number;
-                /** @description the numbers of the groups that they are in, with commas */
+                /** @description group ids of the principal, separated by commas */
                 gids?: string;
             };
             header?: never;
@@ -5734,9 +5734,9 @@ export interface operations {
     jobRun: {
         parameters: {
             query?: {
-                /** @description the user id on whose behalf: only what they may read is returned */
+                /** @description user id of the principal: only what it may read is returned */
                 uid?: number;
-                /** @description the numbers of the groups that they are in, with commas */
+                /** @description group ids of the principal, separated by commas */
                 gids?: string;
             };
             header?: never;
@@ -5809,9 +5809,9 @@ export interface operations {
             query?: {
                 /** @description whose facets */
                 type?: "run" | "job";
-                /** @description the user id on whose behalf: only what they may read is returned */
+                /** @description user id of the principal: only what it may read is returned */
                 uid?: number;
-                /** @description the numbers of the groups that they are in, with commas */
+                /** @description group ids of the principal, separated by commas */
                 gids?: string;
             };
             header?: never;
@@ -5894,9 +5894,9 @@ export interface operations {
                 explain?: boolean;
                 /** @description `true`: run it, and say how it was answered in the place of the answer; text */
                 profile?: boolean;
-                /** @description the user id on whose behalf: only what they may read is returned, only graphs that they may write are changed */
+                /** @description user id of the principal: only what it may read is returned, only graphs that they may write are changed */
                 uid?: number;
-                /** @description the numbers of the groups that they are in, with commas */
+                /** @description group ids of the principal, separated by commas */
                 gids?: string;
                 /** @description a dump's format; nt and ttl hold one graph */
                 format?: "nq" | "trig" | "nt" | "ttl";
@@ -5983,9 +5983,9 @@ export interface operations {
                 explain?: boolean;
                 /** @description `true`: run it, and say how it was answered in the place of the answer; text */
                 profile?: boolean;
-                /** @description the user id on whose behalf: only what they may read is returned, only graphs that they may write are changed */
+                /** @description user id of the principal: only what it may read is returned, only graphs that they may write are changed */
                 uid?: number;
-                /** @description the numbers of the groups that they are in, with commas */
+                /** @description group ids of the principal, separated by commas */
                 gids?: string;
                 /** @description a dump's format; nt and ttl hold one graph */
                 format?: "nq" | "trig" | "nt" | "ttl";
@@ -5993,7 +5993,7 @@ export interface operations {
                 "using-graph-uri"?: string[];
                 /** @description of an update: graphs that GRAPH may ask, instead of USING NAMED */
                 "using-named-graph-uri"?: string[];
-                /** @description `true`: answer once it survives a power failure */
+                /** @description `true`: answer after the write-ahead log is synced */
                 sync?: boolean;
             };
             header?: never;
@@ -6111,9 +6111,9 @@ export interface operations {
                 default?: string;
                 /** @description how long it may take: 10, 10s or 500ms */
                 timeout?: string;
-                /** @description the user id on whose behalf: only what they may read is returned, only graphs that they may write are changed */
+                /** @description user id of the principal: only what it may read is returned, only graphs that they may write are changed */
                 uid?: number;
-                /** @description the numbers of the groups that they are in, with commas */
+                /** @description group ids of the principal, separated by commas */
                 gids?: string;
                 /** @description a dump's format; nt and ttl hold one graph */
                 format?: "nq" | "trig" | "nt" | "ttl";
@@ -6190,11 +6190,11 @@ export interface operations {
                 graph?: string;
                 /** @description the default graph; without a value */
                 default?: string;
-                /** @description `true`: answer once it survives a power failure */
+                /** @description `true`: answer after the write-ahead log is synced */
                 sync?: boolean;
-                /** @description the user id on whose behalf: only what they may read is returned, only graphs that they may write are changed */
+                /** @description user id of the principal: only what it may read is returned, only graphs that they may write are changed */
                 uid?: number;
-                /** @description the numbers of the groups that they are in, with commas */
+                /** @description group ids of the principal, separated by commas */
                 gids?: string;
             };
             header?: never;
@@ -6298,11 +6298,11 @@ export interface operations {
                 graph?: string;
                 /** @description the default graph; without a value */
                 default?: string;
-                /** @description `true`: answer once it survives a power failure */
+                /** @description `true`: answer after the write-ahead log is synced */
                 sync?: boolean;
-                /** @description the user id on whose behalf: only what they may read is returned, only graphs that they may write are changed */
+                /** @description user id of the principal: only what it may read is returned, only graphs that they may write are changed */
                 uid?: number;
-                /** @description the numbers of the groups that they are in, with commas */
+                /** @description group ids of the principal, separated by commas */
                 gids?: string;
             };
             header?: never;
@@ -6406,11 +6406,11 @@ export interface operations {
                 graph?: string;
                 /** @description the default graph; without a value */
                 default?: string;
-                /** @description `true`: answer once it survives a power failure */
+                /** @description `true`: answer after the write-ahead log is synced */
                 sync?: boolean;
-                /** @description the user id on whose behalf: only what they may read is returned, only graphs that they may write are changed */
+                /** @description user id of the principal: only what it may read is returned, only graphs that they may write are changed */
                 uid?: number;
-                /** @description the numbers of the groups that they are in, with commas */
+                /** @description group ids of the principal, separated by commas */
                 gids?: string;
             };
             header?: never;
@@ -6482,9 +6482,9 @@ export interface operations {
                 default?: string;
                 /** @description how long it may take: 10, 10s or 500ms */
                 timeout?: string;
-                /** @description the user id on whose behalf: only what they may read is returned, only graphs that they may write are changed */
+                /** @description user id of the principal: only what it may read is returned, only graphs that they may write are changed */
                 uid?: number;
-                /** @description the numbers of the groups that they are in, with commas */
+                /** @description group ids of the principal, separated by commas */
                 gids?: string;
                 /** @description a dump's format; nt and ttl hold one graph */
                 format?: "nq" | "trig" | "nt" | "ttl";
@@ -6554,9 +6554,9 @@ export interface operations {
             query?: {
                 /** @description how long it may take: 10, 10s or 500ms */
                 timeout?: string;
-                /** @description the user id on whose behalf: only what they may read is returned, only graphs that they may write are changed */
+                /** @description user id of the principal: only what it may read is returned, only graphs that they may write are changed */
                 uid?: number;
-                /** @description the numbers of the groups that they are in, with commas */
+                /** @description group ids of the principal, separated by commas */
                 gids?: string;
                 /** @description a dump's format; nt and ttl hold one graph */
                 format?: "nq" | "trig" | "nt" | "ttl";
@@ -6632,11 +6632,11 @@ export interface operations {
     graph_here_put: {
         parameters: {
             query?: {
-                /** @description `true`: answer once it survives a power failure */
+                /** @description `true`: answer after the write-ahead log is synced */
                 sync?: boolean;
-                /** @description the user id on whose behalf: only what they may read is returned, only graphs that they may write are changed */
+                /** @description user id of the principal: only what it may read is returned, only graphs that they may write are changed */
                 uid?: number;
-                /** @description the numbers of the groups that they are in, with commas */
+                /** @description group ids of the principal, separated by commas */
                 gids?: string;
             };
             header?: never;
@@ -6739,11 +6739,11 @@ export interface operations {
     graph_here_post: {
         parameters: {
             query?: {
-                /** @description `true`: answer once it survives a power failure */
+                /** @description `true`: answer after the write-ahead log is synced */
                 sync?: boolean;
-                /** @description the user id on whose behalf: only what they may read is returned, only graphs that they may write are changed */
+                /** @description user id of the principal: only what it may read is returned, only graphs that they may write are changed */
                 uid?: number;
-                /** @description the numbers of the groups that they are in, with commas */
+                /** @description group ids of the principal, separated by commas */
                 gids?: string;
             };
             header?: never;
@@ -6846,11 +6846,11 @@ export interface operations {
     graph_here_delete: {
         parameters: {
             query?: {
-                /** @description `true`: answer once it survives a power failure */
+                /** @description `true`: answer after the write-ahead log is synced */
                 sync?: boolean;
-                /** @description the user id on whose behalf: only what they may read is returned, only graphs that they may write are changed */
+                /** @description user id of the principal: only what it may read is returned, only graphs that they may write are changed */
                 uid?: number;
-                /** @description the numbers of the groups that they are in, with commas */
+                /** @description group ids of the principal, separated by commas */
                 gids?: string;
             };
             header?: never;
@@ -6921,9 +6921,9 @@ export interface operations {
             query?: {
                 /** @description how long it may take: 10, 10s or 500ms */
                 timeout?: string;
-                /** @description the user id on whose behalf: only what they may read is returned, only graphs that they may write are changed */
+                /** @description user id of the principal: only what it may read is returned, only graphs that they may write are changed */
                 uid?: number;
-                /** @description the numbers of the groups that they are in, with commas */
+                /** @description group ids of the principal, separated by commas */
                 gids?: string;
                 /** @description a dump's format; nt and ttl hold one graph */
                 format?: "nq" | "trig" | "nt" | "ttl";
@@ -6994,9 +6994,9 @@ export interface operations {
     rdf_stats: {
         parameters: {
             query?: {
-                /** @description the user id on whose behalf: only what they may read is returned, only graphs that they may write are changed */
+                /** @description user id of the principal: only what it may read is returned, only graphs that they may write are changed */
                 uid?: number;
-                /** @description the numbers of the groups that they are in, with commas */
+                /** @description group ids of the principal, separated by commas */
                 gids?: string;
             };
             header?: never;
@@ -7061,9 +7061,9 @@ export interface operations {
                 format?: "nq" | "trig" | "nt" | "ttl";
                 /** @description `true`: with what was inferred */
                 inferred?: boolean;
-                /** @description the user id on whose behalf: only what they may read is returned, only graphs that they may write are changed */
+                /** @description user id of the principal: only what it may read is returned, only graphs that they may write are changed */
                 uid?: number;
-                /** @description the numbers of the groups that they are in, with commas */
+                /** @description group ids of the principal, separated by commas */
                 gids?: string;
             };
             header?: never;
@@ -7140,11 +7140,11 @@ export interface operations {
                 infer?: "rdfs" | "owl-rl" | "none";
                 /** @description `true`: skip statements that are wrong, and list them */
                 lenient?: boolean;
-                /** @description `true`: answer once it survives a power failure */
+                /** @description `true`: answer after the write-ahead log is synced */
                 sync?: boolean;
-                /** @description the user id on whose behalf: only what they may read is returned, only graphs that they may write are changed */
+                /** @description user id of the principal: only what it may read is returned, only graphs that they may write are changed */
                 uid?: number;
-                /** @description the numbers of the groups that they are in, with commas */
+                /** @description group ids of the principal, separated by commas */
                 gids?: string;
             };
             header?: never;
@@ -7207,9 +7207,9 @@ export interface operations {
     rdf_checkpoint: {
         parameters: {
             query?: {
-                /** @description the user id on whose behalf: only what they may read is returned, only graphs that they may write are changed */
+                /** @description user id of the principal: only what it may read is returned, only graphs that they may write are changed */
                 uid?: number;
-                /** @description the numbers of the groups that they are in, with commas */
+                /** @description group ids of the principal, separated by commas */
                 gids?: string;
             };
             header?: never;
@@ -7268,9 +7268,9 @@ export interface operations {
     rdf_drop: {
         parameters: {
             query?: {
-                /** @description the user id on whose behalf: only what they may read is returned, only graphs that they may write are changed */
+                /** @description user id of the principal: only what it may read is returned, only graphs that they may write are changed */
                 uid?: number;
-                /** @description the numbers of the groups that they are in, with commas */
+                /** @description group ids of the principal, separated by commas */
                 gids?: string;
             };
             header?: never;

@@ -33,7 +33,7 @@ fn operation(endpoint: &Endpoint) -> Json {
     let done = json!({"description": "done", "content": content});
     if matches!(endpoint.run, Run::Receive) {
         responses.insert("201".into(), done.clone());
-        let partly = json!({"description": "some were taken: `failed_events` says which were not", "content": content});
+        let partly = json!({"description": "some events were accepted; `failed_events` lists the others", "content": content});
         responses.insert("207".into(), partly);
     }
     responses.insert("200".into(), done);
@@ -86,7 +86,7 @@ pub(super) fn document() -> Json {
         .map(|(name, keys)| {
             let mut properties = Map::new();
             properties.insert("op".into(), json!({"const": name}));
-            properties.insert("version".into(), json!({"type": "string", "description": "when it happened"}));
+            properties.insert("version".into(), json!({"type": "string", "description": "time of the event"}));
             for key in *keys {
                 let schema = match *key {
                     "attributes" | "set" | "properties" | "tags" => json!({"type": "object"}),
@@ -119,10 +119,10 @@ pub(super) fn document() -> Json {
                 "type": "object",
                 "required": ["error"],
                 "properties": {
-                    "error": {"type": "string", "description": "what, where, what to do"},
+                    "error": {"type": "string", "description": "what happened, where, and what to do"},
                     "retry_after_ms": {"type": ["integer", "null"]},
-                    "at": {"type": "object", "description": "where in a filter or a chain: `byte`, `length`, `line`, `column`"},
-                    "suggestion": {"type": ["string", "null"], "description": "what was probably meant there"},
+                    "at": {"type": "object", "description": "position in a filter or a chain: `byte`, `length`, `line`, `column`"},
+                    "suggestion": {"type": ["string", "null"], "description": "the most similar name"},
                 },
             },
             "Schema": {"type": "object", "required": ["vertex_types", "edge_types"]},
@@ -162,7 +162,7 @@ pub(super) fn document() -> Json {
                 "required": ["edges", "more", "next"],
                 "properties": {
                     "edges": {"type": "array", "items": schema_of("Edge")},
-                    "more": {"type": "boolean", "description": "whether `limit` cut it off"},
+                    "more": {"type": "boolean", "description": "whether `limit` ended the answer"},
                     "next": {"type": ["string", "null"], "description": "`after` of the next call; null at the end"},
                 },
             },
@@ -178,21 +178,21 @@ pub(super) fn document() -> Json {
                 "additionalProperties": false,
                 "properties": {
                     "chain": {"type": "string"},
-                    "depth": {"type": ["integer", "null"], "description": "take that many steps at most"},
-                    "max_edges": {"type": ["integer", "null"], "description": "look at that many edges at most"},
+                    "depth": {"type": ["integer", "null"], "description": "maximum number of steps"},
+                    "max_edges": {"type": ["integer", "null"], "description": "maximum number of edges to read"},
                     "timeout_ms": {"type": ["integer", "null"]},
                     "profile": {"type": "boolean"},
                     "strategy": {"enum": ["sync", "prefetch", "async", null],
-                                 "description": "how the servers of a cluster go about it [default: prefetch]"},
+                                 "description": "strategy of a cluster's servers [default: prefetch]"},
                 },
             },
             "Travel": graph,
             "Operations": {
-                "description": "one of these objects a line (NDJSON): all apply, or none",
+                "description": "one of these objects per line (NDJSON); all apply, or none",
                 "oneOf": ops,
             },
             "SlurmJob": {
-                "description": "fields that are not named here are kept, too",
+                "description": "other fields are kept as well",
                 "type": "object",
                 "required": ["jobid"],
                 "properties": {
@@ -211,7 +211,7 @@ pub(super) fn document() -> Json {
                 "type": "object",
                 "required": ["applied", "version", "vertices_created", "edges_created", "unchanged"],
                 "properties": {
-                    "applied": {"type": "boolean", "description": "false if the idempotency key says that it was applied before"},
+                    "applied": {"type": "boolean", "description": "false if a batch with this idempotency key was applied before"},
                     "version": {"type": "string"},
                     "vertices_created": {"type": "integer"},
                     "edges_created": {"type": "integer"},
@@ -238,7 +238,7 @@ fn file_schemas() -> [(&'static str, Json); 4] {
     let text = || json!({"type": "string"});
     let integer = || json!({"type": "integer"});
     let whole = |of: &str| json!({"type": "array", "items": schema_of(of)});
-    let complete = json!({"type": "boolean", "description": "false where `limit` cut it off"});
+    let complete = json!({"type": "boolean", "description": "false if `limit` ended the answer"});
     [
         (
             "File",
@@ -251,7 +251,7 @@ fn file_schemas() -> [(&'static str, Json); 4] {
                     "mode": {"type": "string", "description": "permission bits in octal"},
                     "links": integer(), "uid": integer(), "gid": integer(), "size": integer(), "blocks": integer(),
                     "atime": text(), "mtime": text(), "ctime": text(), "btime": text(),
-                    "target": {"type": ["string", "null"], "description": "what a symbolic link says"},
+                    "target": {"type": ["string", "null"], "description": "target of a symbolic link"},
                 },
             }),
         ),
@@ -311,13 +311,13 @@ fn object_schemas() -> [(&'static str, Json); 14] {
         "type": "object",
         "required": ["matches", "complete", "missing", "plan", "unknown"],
         "properties": {
-            "matches": {"type": "integer", "description": "objects that were given, or counted"},
-            "complete": {"type": "boolean", "description": "false where the limit or a time-out stopped it"},
+            "matches": {"type": "integer", "description": "number of objects returned or counted"},
+            "complete": {"type": "boolean", "description": "false if a limit or a timeout ended the search"},
             "missing": {"type": "array", "items": {"type": "integer"},
-                        "description": "servers of a cluster that did not answer: their objects are missing"},
-            "plan": {"type": "array", "items": object(), "description": "how each term was answered"},
+                        "description": "servers of a cluster that did not answer; their objects are missing"},
+            "plan": {"type": "array", "items": object(), "description": "plan for each term"},
             "unknown": {"type": "array", "items": object(),
-                        "description": "names in the filter that no object has, with the nearest one there is"},
+                        "description": "names in the filter that no object has, with the most similar existing name"},
         },
     });
     let mut found = report.clone();
@@ -351,15 +351,15 @@ fn object_schemas() -> [(&'static str, Json); 14] {
                     "id": {"type": "string", "description": "its number, below 2^63"},
                     "created": text(),
                     "modified": text(),
-                    "attributes": {"type": "object", "description": "predefined ones, the four of its identity among them"},
-                    "tags": {"type": "object", "description": "null is a tag without a value"},
+                    "attributes": {"type": "object", "description": "predefined attributes, the four ID attributes included"},
+                    "tags": {"type": "object", "description": "null for a tag without a value"},
                 },
             }),
         ),
         (
             "FoundLine",
             json!({
-                "description": "objects, one a line; the last line is the report, or an error that came in the middle",
+                "description": "objects, one per line; the last line is the report, or an error",
                 "oneOf": [
                     schema_of("Object"),
                     {"type": "object", "required": ["report"], "properties": {"report": schema_of("Report")}},
@@ -377,7 +377,7 @@ fn object_schemas() -> [(&'static str, Json); 14] {
                 "type": "object",
                 "additionalProperties": false,
                 "properties": {
-                    "set": {"type": "object", "description": "null is a tag without a value; names that the type `Object` \
+                    "set": {"type": "object", "description": "null for a tag without a value; names that the type `Object` \
                             has no attribute of are tags"},
                     "remove": texts(),
                 },
@@ -396,7 +396,7 @@ fn object_schemas() -> [(&'static str, Json); 14] {
                 "properties": {
                     "filter": text(),
                     "set": object(),
-                    "keep": {"type": "boolean", "description": "set only what an object lacks"},
+                    "keep": {"type": "boolean", "description": "set only tags that an object does not have"},
                     "remove": texts(),
                     "dry_run": flag(),
                     "uid": integer(),
@@ -411,8 +411,8 @@ fn object_schemas() -> [(&'static str, Json); 14] {
                 "required": ["matches", "changed", "refused", "version", "applied"],
                 "properties": {
                     "matches": integer(), "changed": integer(), "version": text(),
-                    "applied": {"type": "boolean", "description": "false if it was only counted, or if `once` says that it had been done before"},
-                    "refused": {"type": "integer", "description": "those that the user may not change"},
+                    "applied": {"type": "boolean", "description": "false if the request only counts, or if a batch with this idempotency key was applied before"},
+                    "refused": {"type": "integer", "description": "number of objects that the user may not change"},
                 },
             }),
         ),

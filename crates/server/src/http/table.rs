@@ -151,7 +151,7 @@ const API: [Endpoint; 41] = [
         &["id", "type", "dst", "from", "until", "uid", "gids"],
         "History",
         Run::Read(api::history),
-        "All that happened to a vertex or an edge, newest first",
+        "All versions of a vertex or an edge, newest first",
     ),
     read(
         "/api/v1/lineage",
@@ -160,7 +160,7 @@ const API: [Endpoint; 41] = [
         &["lineage_id", "node", "as_of", "depth", "uid", "gids"],
         "Graph",
         Run::Read(openlineage::lineage),
-        "How a file came to be: the jobs, inputs, executables and users behind it; with `nodeId`, as Marquez shows jobs and datasets",
+        "Lineage of a vertex: its jobs, inputs, executables and users; with `nodeId`, in Marquez' format",
     ),
     read(
         "/api/v1/impact",
@@ -169,7 +169,7 @@ const API: [Endpoint; 41] = [
         &["id", "as_of", "depth", "uid", "gids"],
         "Graph",
         Run::Read(api::impact),
-        "What was derived from a file",
+        "Impact of a vertex: everything derived from it",
     ),
     read(
         "/api/v1/view/lineage",
@@ -178,7 +178,7 @@ const API: [Endpoint; 41] = [
         &["id", "as_of", "up", "down", "open", "split", "uid", "gids"],
         "Picture",
         Run::Read(view::lineage),
-        "Lineage and impact as a picture: boxes and lines in their places, many alike as one",
+        "Lineage and impact as a picture: positions of boxes and lines, with similar vertices in groups",
     ),
     read(
         "/api/v1/export/lineage",
@@ -187,7 +187,7 @@ const API: [Endpoint; 41] = [
         &["id", "as_of", "export_format", "uid", "gids"],
         "RoCrate",
         Run::Read(view::export),
-        "How something came to be, as the metadata of an RO-Crate (Process Run Crate 0.5)",
+        "Lineage of a vertex as the metadata of an RO-Crate (Process Run Crate 0.5)",
     ),
     read(
         "/api/v1/news",
@@ -196,7 +196,7 @@ const API: [Endpoint; 41] = [
         &["place", "uid", "gids"],
         "News",
         Run::Read(change_feed::changes),
-        "What commits have touched since a place of the change feed; without a place, where it is now",
+        "Changes since a position of the change feed; without `place`, the present position",
     ),
     read(
         "/api/v1/home",
@@ -205,7 +205,7 @@ const API: [Endpoint; 41] = [
         &["uid", "gids"],
         "Home",
         Run::Read(console::home::home),
-        "What the first page shows: counts, rates, the latest runs and changes, health",
+        "Contents of the first page: counts, rates, the latest runs and changes, health",
     ),
     read(
         "/api/v1/suggest",
@@ -214,7 +214,7 @@ const API: [Endpoint; 41] = [
         &["q", "suggest_limit", "uid", "gids"],
         "Suggestions",
         Run::Read(console::search::suggest),
-        "What the text typed so far may mean: vertices, types, tags",
+        "Suggestions for a text: vertices, types, tags",
     ),
     read(
         "/api/v1/search",
@@ -241,7 +241,7 @@ const API: [Endpoint; 41] = [
         &["id", "as_of", "around_depth", "dots", "uid", "gids"],
         "Neighbourhood",
         Run::Read(console::neighbourhood::neighbourhood),
-        "The neighbourhood of a vertex over all edges: many dots in their places",
+        "Neighbourhood of a vertex over all edges, with positions",
     ),
     read(
         "/api/v1/view/space",
@@ -250,7 +250,7 @@ const API: [Endpoint; 41] = [
         &["path_shown", "space_by", "space_depth", "uid", "gids"],
         "SpaceView",
         Run::Read(console::space::space),
-        "What takes how much: a tree of directories, or sums",
+        "Space used: a tree of directories, or sums",
     ),
     read(
         "/api/v1/runs",
@@ -278,7 +278,7 @@ const API: [Endpoint; 41] = [
         &["run", "uid", "gids"],
         "RunPage",
         Run::Read(console::runs::one),
-        "All that is known of a run",
+        "One run with its inputs, outputs and settings",
     ),
     read(
         "/api/v1/runs/diff",
@@ -287,7 +287,7 @@ const API: [Endpoint; 41] = [
         &["a", "b", "uid", "gids"],
         "RunsDiff",
         Run::Read(console::runs::diff),
-        "Two runs beside each other",
+        "Differences between two runs",
     ),
     read(
         "/api/v1/tags/values",
@@ -296,7 +296,7 @@ const API: [Endpoint; 41] = [
         &["tag", "filter", "top", "uid", "gids"],
         "TagValues",
         Run::Read(console::tags::values),
-        "How the values of a tag or attribute of objects spread",
+        "Distribution of the values of a tag or attribute of objects",
     ),
     read(
         "/api/v1/complete",
@@ -305,7 +305,7 @@ const API: [Endpoint; 41] = [
         &["what", "text_typed", "at", "uid", "gids"],
         "Completion",
         Run::Read(console::tags::completion),
-        "What may come next in a traversal, a filter or a query",
+        "Completions of a traversal, a filter or a query",
     ),
     read(
         "/api/v1/cluster",
@@ -314,7 +314,7 @@ const API: [Endpoint; 41] = [
         &["uid", "gids"],
         "Cluster",
         Run::Read(console::cluster::cluster),
-        "The servers: what each has and does",
+        "The servers of the cluster with their contents and load",
     ),
     Endpoint {
         verb: Verb::Post,
@@ -434,7 +434,7 @@ const API: [Endpoint; 41] = [
         &["uid", "gids"],
         "Tags",
         Run::Read(objects::tags),
-        "All names that objects have values under",
+        "All names of tags and attributes of objects",
     ),
     Endpoint {
         verb: Verb::Post,
@@ -476,7 +476,7 @@ const API: [Endpoint; 41] = [
         &["path", "after_entry", "limit", "uid", "gids"],
         "Entries",
         Run::Read(files::list),
-        "What is in a directory",
+        "Entries of a directory",
     ),
     read(
         "/api/v1/files/find",
@@ -503,7 +503,7 @@ const API: [Endpoint; 41] = [
         &["by", "path_under", "limit", "uid", "gids"],
         "Usages",
         Run::Read(files::top),
-        "Where the space is: by directory, owner, group, kind, ending or day of the last change",
+        "Space by directory, owner, group, kind, extension or day of the last change",
     ),
     // The target (`JobCompLoc`) of the standard Slurm plug-in jobcomp/elasticsearch.
     Endpoint {

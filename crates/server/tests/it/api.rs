@@ -386,6 +386,7 @@ fn the_document_describes_the_routes() {
                     ("/api/v1/files/find", "filter") => "size%20%3E%3D%200",
                     ("/api/v1/files/list", "after") => "0000000000000000-0",
                     ("/api/v1/runs", "after") => "0%20job:1",
+                    ("/api/v1/edges", "after") => "write/00000000000000000000000000000000",
                     ("/api/v1/export/lineage", "format") => "ro-crate",
                     ("/api/v1/search", "user") | (_, "q" | "text" | "ending") => "out",
                     (_, "state") => "unknown",

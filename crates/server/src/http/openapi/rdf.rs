@@ -47,14 +47,11 @@ fn parameter(name: &str) -> Json {
             flag(),
         ),
         "uid" => (
-            "the user id on whose behalf: only what they may read is returned, only graphs that they may write are changed",
+            "user id of the principal: only what it may read is returned, only graphs that they may write are changed",
             json!({"type": "integer"}),
         ),
-        "gids" => (
-            "the numbers of the groups that they are in, with commas",
-            text(),
-        ),
-        "sync" => ("`true`: answer once it survives a power failure", flag()),
+        "gids" => ("group ids of the principal, separated by commas", text()),
+        "sync" => ("`true`: answer after the write-ahead log is synced", flag()),
         "graph" => ("a graph's IRI", json!({"type": "string", "format": "iri"})),
         "default" => (
             "the default graph; without a value",

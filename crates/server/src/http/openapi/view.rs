@@ -19,7 +19,7 @@ pub(super) fn schemas() -> [(&'static str, Json); 2] {
         "required": ["id", "kind", "type", "execution", "label", "detail", "x", "y", "w", "h", "layer", "focus", "version",
                      "deleted", "up", "down", "members", "by"],
         "properties": {
-            "id": said(text(), "the vertex's name; a group's own id, for `split`"),
+            "id": said(text(), "name of the vertex; for a group its id, for `split`"),
             "kind": {"enum": ["vertex", "group"]},
             "type": text(), "execution": flag(), "label": text(), "detail": text(),
             "x": number(), "y": number(), "w": number(), "h": number(), "layer": integer(),
@@ -27,7 +27,7 @@ pub(super) fn schemas() -> [(&'static str, Json); 2] {
             "up": said(integer(), "neighbours on the left that are not shown"),
             "down": said(integer(), "neighbours on the right that are not shown"),
             "members": said(integer(), "vertices that a group stands for"),
-            "by": said(maybe(), "what they have in common: array, directory, pattern, type"),
+            "by": said(maybe(), "the common property of the members: array, directory, pattern, type"),
         },
     });
     let line = json!({
@@ -37,7 +37,7 @@ pub(super) fn schemas() -> [(&'static str, Json); 2] {
             "from": text(), "to": text(), "type": text(),
             "points": {"type": "array", "items": {"type": "array", "items": number()}},
             "version": text(), "count": integer(),
-            "concurrent": said(flag(), "it only overlapped in time: it may be involved"),
+            "concurrent": said(flag(), "the execution overlapped in time and may be involved"),
             "back": flag(),
         },
     });
@@ -57,7 +57,7 @@ pub(super) fn schemas() -> [(&'static str, Json); 2] {
         "required": ["place", "missed", "vertices", "edges"],
         "properties": {
             "place": said(text(), "for the next call"),
-            "missed": said(flag(), "more happened than is remembered, or the server was started anew: read everything again"),
+            "missed": said(flag(), "the feed no longer has all changes since the position: read everything again"),
             "vertices": said(array(text()), "names, each once"),
             "edges": said(array(array(text())), "source, type and destination, each once"),
         },
@@ -73,9 +73,9 @@ pub(super) fn schemas() -> [(&'static str, Json); 2] {
                 "properties": {
                     "focus": text(), "as_of": maybe(), "width": number(), "height": number(),
                     "boxes": array(shown), "lines": array(line),
-                    "stopped": said(array(stopped), "where the traversal stopped before everything was found"),
+                    "stopped": said(array(stopped), "where the traversal stopped early"),
                     "left_out": said(integer(), "always 0: what the caller may not see is not included"),
-                    "versions": said(array(tick), "when something of it changed, oldest first"),
+                    "versions": said(array(tick), "times of changes, oldest first"),
                     "versions_cut": flag(), "layout_micros": integer(), "micros": integer(),
                 },
             }),
