@@ -63,7 +63,7 @@ pub(super) fn parameter(name: &str) -> Json {
             json!({"type": "boolean"}),
             false,
         ),
-        "after_entry" => (
+        "after" | "after_edge" | "after_entry" | "after_object" | "after_run" => (
             "cursor: `next` of the previous answer",
             json!({"type": "string"}),
             false,
@@ -119,11 +119,6 @@ pub(super) fn parameter(name: &str) -> Json {
             json!({"type": "integer", "minimum": 1}),
             false,
         ),
-        "after_object" => (
-            "cursor: `next` of the previous answer",
-            json!({"type": "string"}),
-            false,
-        ),
         "format" => (
             "`ndjson`: a line for each object as it is found, without a limit unless one is given, and a last line with the \
              report",
@@ -173,11 +168,6 @@ pub(super) fn parameter(name: &str) -> Json {
         ),
         "dst" => (
             "with `type`: the edge's destination, as TYPE:KEY",
-            json!({"type": "string"}),
-            false,
-        ),
-        "after" => (
-            "cursor: `next` of the previous answer",
             json!({"type": "string"}),
             false,
         ),
@@ -304,16 +294,6 @@ pub(super) fn parameter(name: &str) -> Json {
         ),
         "since" => (
             "only runs that began at this time or later: RFC 3339, a date, @SECONDS",
-            json!({"type": "string"}),
-            false,
-        ),
-        "after_edge" => (
-            "cursor: `next` of the previous answer",
-            json!({"type": "string"}),
-            false,
-        ),
-        "after_run" => (
-            "cursor: `next` of the previous answer",
             json!({"type": "string"}),
             false,
         ),
