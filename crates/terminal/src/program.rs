@@ -61,12 +61,20 @@ pub fn run_to_code(
     match outcome.and_then(|outcome| finished.map(|()| outcome)) {
         Ok(outcome) => outcome.code(),
         Err(error) if exit::is_broken_pipe(&error) => 0,
-        // All other I/O errors say what was being done.
-        Err(error) if error.downcast_ref::<io::Error>().is_some() => {
-            complain(&error.context("writing the result"), context.note_style)
-        }
-        Err(error) => complain(&error, context.note_style),
+        Err(error) => complain(&with_operation(error), context.note_style),
     }
+}
+
+/// Adds the failed operation to a bare I/O error. Only writes of results cause such errors; all others say what was being done.
+fn with_operation(error: anyhow::Error) -> anyhow::Error {
+    let is_bare = error
+        .chain()
+        .next()
+        .is_some_and(<dyn std::error::Error>::is::<io::Error>);
+    if is_bare {
+        return error.context("writing the result");
+    }
+    error
 }
 
 /// Prints an error and returns its exit code.
@@ -135,6 +143,23 @@ pub fn announce(file: &Path, address: &str) -> esker_model::Result<()> {
 mod tests {
     use super::*;
     use std::os::unix::fs::PermissionsExt as _;
+
+    #[test]
+    fn only_a_bare_error_is_one_of_writing_the_result() {
+        let full = || io::Error::from(io::ErrorKind::StorageFull);
+        let message = |error| exit::message_of(&with_operation(error));
+        let bare = message(full().into());
+        assert!(bare.starts_with("writing the result: "), "{bare}");
+        let named = message(anyhow::Error::new(full()).context("reading `graph.tsv`"));
+        assert!(named.starts_with("reading `graph.tsv`: "), "{named}");
+    }
+
+    #[test]
+    fn a_program_that_is_not_installed_is_an_error_that_says_how_to_get_it() {
+        let error = installed("esker-no-such-program").unwrap_err().to_string();
+        assert!(error.contains("neither beside"), "{error}");
+        assert!(error.contains("--bin esker-no-such-program"), "{error}");
+    }
 
     #[test]
     fn an_address_is_announced_through_no_link() {
