@@ -20,6 +20,7 @@ pub mod program;
 pub mod reads;
 pub mod rng;
 pub mod run;
+pub mod signal;
 pub mod sim;
 pub mod test_graph;
 pub mod wait;

@@ -8,6 +8,7 @@ use esker_model::{
     Versions,
 };
 use esker_testkit::port::free_port;
+use esker_testkit::signal::signal;
 use esker_testkit::wait::{eventually, wait_until};
 use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader, Read as _};
@@ -260,9 +261,7 @@ fn killed_servers_lose_nothing() {
             };
             assert!(!killed.contains(&pid));
             killed.push(pid);
-            let pid = pid.to_string();
-            let done = Command::new("kill").args(["-KILL", &pid]).status();
-            assert!(done.unwrap().success());
+            signal(pid, "KILL");
         }
         wait_for_more(&acknowledged, 60);
         stop.store(true, Ordering::Relaxed);
@@ -371,10 +370,7 @@ fn traversals_outlive_a_killed_server() {
         let Role::Client { pid } = cluster.open(server).role() else {
             panic!("it is a server")
         };
-        let killed = Command::new("kill")
-            .args(["-KILL", &pid.to_string()])
-            .status();
-        assert!(killed.unwrap().success());
+        signal(pid, "KILL");
         // The server is down: requests are answered once it has restarted.
         for _ in 0..5 {
             assert_eq!(travel(strategy), expected, "with {strategy:?}");

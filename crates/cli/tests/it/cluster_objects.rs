@@ -10,9 +10,9 @@ use esker_model::object::{
 use esker_model::{
     Batch, GraphRead as _, GraphWrite as _, NeverCancel, Op, Properties, Value, Version,
 };
+use esker_testkit::signal::signal;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
-use std::process::Command;
 
 pub(crate) const OBJECTS: i64 = 2_000;
 /// Objects per batch.
@@ -334,20 +334,16 @@ fn a_server_that_is_away(cluster: &Cluster, databases: &[Database]) {
     let esker::Role::Client { pid } = databases[3].role() else {
         panic!("it is a server")
     };
-    let signal = |name: &str, pid: u32| {
-        let done = Command::new("kill").args([name, &pid.to_string()]).status();
-        assert!(done.unwrap().success());
-    };
     // The supervisor is paused so that it does not restart the server.
-    signal("-STOP", cluster.pid());
-    signal("-KILL", pid);
+    signal(cluster.pid(), "STOP");
+    signal(pid, "KILL");
     let (some, report) = search(&databases[0], &find);
     assert_eq!(report.missing, [3]);
     assert!(!report.complete);
     assert!(some.len() < all.len() && some.len() > all.len() / 2);
     let ids: BTreeSet<ObjectId> = all.iter().map(|f| f.id).collect();
     assert!(some.iter().all(|f| ids.contains(&f.id)));
-    signal("-CONT", cluster.pid());
+    signal(cluster.pid(), "CONT");
     // The server is back once it answers itself.
     search(
         &databases[3],

@@ -7,10 +7,10 @@ use esker::{Database, Role};
 use esker_model::filter::Expr;
 use esker_model::object::{Find, Identity, ObjectKey, ObjectRead as _};
 use esker_model::{Batch, GraphWrite as _, NeverCancel, Op, Properties};
+use esker_testkit::signal::signal;
 use std::collections::BTreeSet;
 use std::ops::{ControlFlow, Range};
 use std::path::Path;
-use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -58,16 +58,9 @@ pub(crate) fn kill_losing(database: &Database, lose: impl FnOnce()) -> u32 {
     let Role::Client { pid } = database.role() else {
         panic!("it is a server")
     };
-    let number = pid.to_string();
-    let send = |signal: &str| {
-        let done = Command::new("kill")
-            .args([signal, number.as_str()])
-            .status();
-        assert!(done.unwrap().success(), "{signal}");
-    };
-    send("-STOP");
+    signal(pid, "STOP");
     lose();
-    send("-KILL");
+    signal(pid, "KILL");
     pid
 }
 

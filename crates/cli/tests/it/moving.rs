@@ -12,6 +12,7 @@ use esker_model::namespace::{Change, NamePath, Namespace as _, NewFile};
 use esker_model::object::{Find, Identity, ObjectKey, ObjectRead as _};
 use esker_model::{GraphWrite as _, NeverCancel};
 use esker_testkit::port::free_port;
+use esker_testkit::signal::signal;
 use esker_testkit::wait::{eventually, wait_until};
 use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -22,13 +23,6 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-
-pub(crate) fn signal(pid: u32, name: &str) {
-    let done = Command::new("kill")
-        .args([&format!("-{name}"), &pid.to_string()])
-        .status();
-    assert!(done.unwrap().success(), "{name} to {pid}");
-}
 
 /// A cluster supervised by `esker cluster up`, with its own etcd.
 pub(crate) struct Moving {

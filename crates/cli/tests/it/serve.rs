@@ -14,6 +14,7 @@ use esker_model::{
     Batch, EdgeSelect, GraphRead as _, GraphWrite as _, Op, Properties, Version, Versions,
     VertexId, VertexRef,
 };
+use esker_testkit::signal::signal;
 use esker_testkit::wait::{HANG, eventually, wait_until};
 use std::ops::ControlFlow;
 
@@ -103,9 +104,7 @@ impl Served {
     }
 
     pub(crate) fn signal(&self, name: &str) {
-        let id = self.child.id().to_string();
-        let sent = Command::new("kill").args([name, &id]).status().unwrap();
-        assert!(sent.success());
+        signal(self.child.id(), name);
     }
 
     /// Waits for the end; returns the exit code, if any, and the output.
@@ -118,7 +117,7 @@ impl Served {
     }
 
     fn stop(self) {
-        self.signal("-TERM");
+        self.signal("TERM");
         let (code, said) = self.end();
         assert_eq!(code, Some(0), "{said}");
     }
@@ -235,13 +234,13 @@ fn a_served_folder_is_usable_on_its_own_machine() {
 /// server at the same port and are applied once.
 #[test]
 fn a_stop_under_load_loses_nothing() {
-    under_load("-TERM");
+    under_load("TERM");
 }
 
 /// With a killed server: connections are not closed cleanly, and answers are lost.
 #[test]
 fn a_kill_under_load_applies_each_batch_once() {
-    under_load("-KILL");
+    under_load("KILL");
 }
 
 fn under_load(signal: &str) {
@@ -273,7 +272,7 @@ fn under_load(signal: &str) {
             let server = held.take().unwrap();
             server.signal(signal);
             let (code, said) = server.end();
-            assert_eq!(code, (signal == "-TERM").then_some(0), "{said}");
+            assert_eq!(code, (signal == "TERM").then_some(0), "{said}");
             held = Some(Served::start_at(dir.path(), &address, &[]));
         }
         stop.store(true, Ordering::Relaxed);
@@ -286,7 +285,7 @@ fn under_load(signal: &str) {
     assert_eq!(all, acknowledged.load(Ordering::Relaxed));
     // Only an answer that was lost with its counts can make the sum smaller.
     assert!(counted.load(Ordering::Relaxed) <= all);
-    if signal == "-TERM" {
+    if signal == "TERM" {
         assert_eq!(counted.load(Ordering::Relaxed), all);
     }
     for thread in 0..4 {
@@ -339,7 +338,7 @@ fn a_kill_under_load_makes_each_directory_once() {
         for _ in 0..4 {
             wait_for_more(&acknowledged, 200);
             let server = held.take().unwrap();
-            server.signal("-KILL");
+            server.signal("KILL");
             server.end();
             held = Some(Served::start_at(dir.path(), &address, &[]));
         }
@@ -360,9 +359,9 @@ fn the_second_signal_ends_it_at_once() {
     let head = "POST /api/v1/travel HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 9\r\n\r\n";
     slow.write_all(head.as_bytes()).unwrap();
     std::thread::sleep(Duration::from_millis(100));
-    server.signal("-INT");
+    server.signal("INT");
     std::thread::sleep(Duration::from_millis(50));
-    server.signal("-INT");
+    server.signal("INT");
     let (code, said) = server.end();
     // The first signal may have been enough: no request was in progress.
     assert!(matches!(code, Some(0 | 130)), "{code:?} {said}");
@@ -448,7 +447,7 @@ fn a_server_that_falls_silent_is_given_up_with_words() {
         database.apply(written(&database, "1", "/a"))?;
         Ok::<_, esker_model::Error>(database)
     });
-    server.signal("-STOP");
+    server.signal("STOP");
     // The signal takes some time to arrive.
     let e = eventually(|| {
         let read = database.read_vertices(&[], Version::MAX);
@@ -458,7 +457,7 @@ fn a_server_that_falls_silent_is_given_up_with_words() {
         e.to_string().contains("did not answer within 400 ms"),
         "{e}"
     );
-    server.signal("-CONT");
+    server.signal("CONT");
     eventually(|| database.read_vertices(&[], Version::MAX));
     drop(database);
     server.stop();

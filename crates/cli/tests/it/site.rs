@@ -561,7 +561,7 @@ fn a_server_that_hangs_holds_nobody_up() {
         &[&mount[..], &["--background", "--attr-timeout", "0s"]].concat(),
     ));
     assert!(at.join("known/a").metadata().unwrap().is_file());
-    served.signal("-STOP");
+    served.signal("STOP");
     // Many concurrent requests, on all threads of the mount.
     let asking: Vec<_> = (0..8)
         .map(|n| {
@@ -577,13 +577,13 @@ fn a_server_that_hangs_holds_nobody_up() {
         at.join("known/a").metadata().unwrap().is_file(),
         "it is known still"
     );
-    served.signal("-CONT");
+    served.signal("CONT");
     eventually(|| at.join("unknown/b").metadata());
     // The mount can be unmounted while the server hangs.
-    served.signal("-STOP");
+    served.signal("STOP");
     let path = at.join("unknown/c");
     let asking = std::thread::spawn(move || path.metadata().map(drop));
     good(&run(folder, &["umount", "--force", place]));
     assert!(asking.join().unwrap().is_err());
-    served.signal("-CONT");
+    served.signal("CONT");
 }

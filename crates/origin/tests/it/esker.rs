@@ -5,6 +5,7 @@ use crate::servers::{Running, free_port, patient};
 use esker_origin::esker::Esker;
 use esker_origin::{Error, MetadataRequest, Notification, OriginUrl, PathMetadata, Pool, Settings};
 use esker_site_cache::entry::{Attributes, Kind};
+use esker_testkit::signal::signal;
 use esker_testkit::wait::{HANG, ends, eventually_async};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -29,12 +30,6 @@ fn serve(binary: &Path, folder: &Path, port: u16) -> Running {
         .args(["--memory", "32MiB", "--listen", &listen])
         .current_dir(folder);
     Running::start(&mut command, port)
-}
-
-fn signal(server: &Running, name: &str) {
-    let id = server.process.id().to_string();
-    let sent = Command::new("kill").args(["-s", name, &id]).status();
-    assert!(sent.unwrap().success());
 }
 
 fn pool(port: u16, patience: Duration) -> Pool {
@@ -111,10 +106,10 @@ async fn a_server_that_hangs_dies_and_comes_back() {
         ));
     };
     there().await;
-    signal(&server, "STOP");
+    signal(server.process.id(), "STOP");
     let error = ends(pool.request(root.clone())).await.unwrap_err();
     assert!(error.is_transient(), "{error}");
-    signal(&server, "CONT");
+    signal(server.process.id(), "CONT");
     there().await;
     // The server dies with open requests.
     let asked: Vec<_> = (0..50)
@@ -123,7 +118,7 @@ async fn a_server_that_hangs_dies_and_comes_back() {
             tokio::spawn(async move { pool.request(root).await })
         })
         .collect();
-    signal(&server, "KILL");
+    signal(server.process.id(), "KILL");
     drop(server);
     for answer in asked {
         if let Err(error) = answer.await.unwrap() {
@@ -195,7 +190,7 @@ async fn what_changes_is_told() {
     esker(&["mv", &at, "/a", "/z"]);
     told(Notification::Deleted(b"/a"[..].into())).await;
     assert_eq!(request(b"/a/b/x").await, PathMetadata::Absent);
-    signal(&server, "KILL");
+    signal(server.process.id(), "KILL");
     told(Notification::SourceLost).await;
     drop(server);
     let _server = serve(&binary, folder.path(), port);

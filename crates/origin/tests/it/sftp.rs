@@ -4,6 +4,7 @@ use crate::battery::{Lacks, NO_TEXT, ODD, Site, Tree, chmod};
 use crate::servers::{free_port, patient, wait_for};
 use esker_origin::sftp::Sftp;
 use esker_origin::{Error, MetadataRequest, OriginUrl, PathMetadata, Pool, Settings};
+use esker_testkit::signal;
 use esker_testkit::wait::{HANG, ends};
 use std::ffi::OsString;
 use std::fs;
@@ -99,13 +100,15 @@ impl Sshd {
     }
 
     /// Sends a signal to all running relays.
-    fn signal(&self, signal: &str) {
+    fn signal(&self, name: &str) {
         for entry in fs::read_dir(self.dir.path()).unwrap() {
             let name = entry.unwrap().file_name().into_string().unwrap();
             if let Some(pid) = name.strip_prefix("pid.") {
+                let pid = pid.parse().unwrap();
                 // An ended process needs no signal.
-                let script = format!("kill -s {signal} {pid} || true");
-                run(Command::new("bash").args(["-c", &script]));
+                if signal::exists(pid) {
+                    signal::signal(pid, name);
+                }
             }
         }
     }
