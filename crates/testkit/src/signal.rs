@@ -15,7 +15,8 @@ pub fn signal(pid: u32, name: &str) {
     let sent = Command::new("kill")
         .args(["-s", name, &pid.to_string()])
         .status();
-    assert!(sent.unwrap().success(), "{name} to {pid}");
+    let sent = sent.is_ok_and(|status| status.success());
+    assert!(sent, "{name} to {pid}");
     let states = match name {
         "STOP" => "TtZX",
         "KILL" => "ZX",
