@@ -94,6 +94,55 @@ fn everywhere(bench: &mut Bench<'_>, graph: &Graph, start: u32) -> anyhow::Resul
             Figure::new(case, Unit::EdgesPerSecond, seen / walls(spent)).raw(seen / walls(&bare));
         bench.report.add(figure);
     }
+    two_hops(bench, (&path, &shape, graph), &chain)
+}
+
+/// Number of times that the short traversal runs, and bounds of the number of vertices that it reaches.
+const SHORT_RUNS: usize = 200;
+const SHORT_REACH: std::ops::Range<usize> = 10..1000;
+
+/// Measures two hops from a vertex with few neighbours: alone in the adjacency cache, then beside the lists of the whole
+/// graph. A traversal costs what it visits, not what the cache has.
+fn two_hops(
+    bench: &mut Bench<'_>,
+    (path, shape, graph): (&Path, &Shape, &Graph),
+    everything: &Traversal,
+) -> anyhow::Result<()> {
+    let database = opened(bench, path, shape, graph)?;
+    let mut short = None;
+    for number in 0..graph.ids.len() as u32 {
+        let name = vertex_key(number);
+        let chain = Traversal::parse(&format!("v(\"node:{name}\").e().v().e().v()"))?;
+        let (result, _) = travel(bench, &database, &chain)?;
+        let reached = result.sets.last().map_or(0, |set| set.vertices.len());
+        if SHORT_REACH.contains(&reached) {
+            short = Some((chain, reached));
+            break;
+        }
+    }
+    database.close()?;
+    let Some((chain, reached)) = short else {
+        return Ok(());
+    };
+    let micros = |bench: &Bench<'_>, database: &Database| {
+        let mut spent = Vec::with_capacity(SHORT_RUNS);
+        for _ in 0..SHORT_RUNS {
+            spent.push(1e6 * travel(bench, database, &chain)?.1.cpu);
+        }
+        anyhow::Ok(median(spent))
+    };
+    let (mut alone, mut beside) = (Vec::new(), Vec::new());
+    for _ in 0..bench.args.rounds {
+        let database = opened(bench, path, shape, graph)?;
+        alone.push(micros(bench, &database)?);
+        travel(bench, &database, everything)?;
+        beside.push(micros(bench, &database)?);
+        database.close()?;
+    }
+    let figure = Figure::new("two hops beside a full cache", Unit::Micros, median(beside));
+    bench.report.add(figure.raw(median(alone)).note(format!(
+        "{reached} vertices reached, processor time; raw: alone in the cache"
+    )));
     Ok(())
 }
 

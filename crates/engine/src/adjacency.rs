@@ -33,7 +33,7 @@ pub(crate) struct List {
     pub(crate) versions: ListVersions,
     /// Newest version of any row of the range, including tombstones: the list is valid as of it or later.
     pub(crate) newest: Version,
-    /// Number of edges read to build the list, including deleted and filtered ones.
+    /// Number of edges read to build the list, including those that filters dropped.
     pub(crate) looked_at: u64,
 }
 

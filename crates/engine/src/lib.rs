@@ -45,6 +45,9 @@ pub use names::{
 pub use settings::{
     BulkReport, CheckOptions, CheckReport, CompactReport, Problem, Settings, Stats,
 };
-pub use traverse::{PartExpansion, PartPlan, PlannedHop, PlannedSegment, assemble_paths, explain};
+pub use traverse::{
+    PartExpansion, PlannedHop, PlannedSegment, StepOutcome, TraversalDriver, TraversalPlan,
+    TraversalStep, VisitedNode, assemble_paths, explain,
+};
 pub use txn::{Absent, EdgeRow, PartChange, PartOp, SideWrites};
 pub use visibility::View;

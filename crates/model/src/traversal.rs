@@ -40,7 +40,8 @@ pub struct Traversal {
     pub as_of: Option<Version>,
     /// Version range: every hop sees each edge that existed at some version in the range. `versions(t1, t2)`.
     pub versions: Option<VersionRange>,
-    /// Stop once the last working set has this number of vertices: `limit(n)`.
+    /// Largest number of vertices of the last working set: `limit(n)`. The traversal stops after the step in which the set
+    /// exceeds it; the vertices reached by the fewest steps are kept and, of those reached by equally many, the lowest ids.
     pub limit: Option<u64>,
 }
 
@@ -130,14 +131,22 @@ impl Predicate {
     }
 }
 
+/// Memory that a budget counts for each vertex visited at a position, in bytes.
+pub const VISITED_BYTES: u64 = 5;
+/// Memory that a budget counts for each selected edge if whole paths are returned, in bytes.
+pub const PATH_STEP_BYTES: u64 = 64;
+
 /// Limits on the resources of a traversal. `None` is no limit.
+///
+/// A traversal that would exceed a budget stops in the step that exceeds it. Its result has the working sets of all earlier
+/// steps and a part of that step's; which part depends on where the data are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Budget {
-    /// Largest number of hops, counted through repeats.
+    /// Largest number of steps: hops, counted through repeats.
     pub steps: Option<u32>,
-    /// Largest number of edges read.
+    /// Largest number of edges read, including those that filters drop.
     pub edges: Option<u64>,
-    /// Largest memory for working sets and paths, in bytes.
+    /// Largest memory for working sets and paths, in bytes: [`VISITED_BYTES`] and [`PATH_STEP_BYTES`].
     pub bytes: Option<u64>,
     /// Time limit in milliseconds.
     pub millis: Option<u64>,
@@ -260,7 +269,7 @@ pub struct ServerStep {
 pub struct WorkingSet {
     /// The hop that produced the set: 0 for the start, else its position in the chain (repeats not counted).
     pub hop: u32,
-    /// Distinct vertices, in the order reached.
+    /// Distinct vertices: those reached by fewer steps come first, and those reached by equally many are in order of id.
     pub vertices: Vec<VertexId>,
 }
 
@@ -268,7 +277,7 @@ pub struct WorkingSet {
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Paths {
     /// The nodes `(level, vertex)`: level 0 contains the start, level n what n hops reach. A vertex may occur in
-    /// several levels.
+    /// several levels. Nodes are in order of level, position in the chain, and vertex.
     pub nodes: Vec<PathNode>,
 }
 
@@ -281,7 +290,8 @@ pub struct PathNode {
     pub vertex: VertexId,
     /// Whether a path may end at this node.
     pub end: bool,
-    /// Incoming steps: the previous node, the edge and its version.
+    /// Incoming steps: the previous node, the edge and its version; in order of the previous node's position in the chain, of the
+    /// edge and of the version.
     pub parents: Vec<PathStep>,
 }
 
@@ -311,6 +321,7 @@ pub struct TravelResult {
     pub profile: Vec<StepProfile>,
     /// Statistics of each server in each hop; empty for an embedded database.
     pub servers: Vec<ServerStep>,
-    /// The version as of which the graph was read.
+    /// The version as of which the graph was read: that of `as_of(t)`; for `versions(t1, t2)` the last version of the range;
+    /// for the present, or a range that has not ended, the newest version when the traversal began.
     pub as_of: Version,
 }

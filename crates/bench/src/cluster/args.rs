@@ -217,7 +217,8 @@ pub(crate) struct ThresholdArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
                   esker bench cluster travel --steps 2,4,8 --placement dido,edge-cut\n  \
-                  esker bench cluster travel --graph rmat:16:200000 --engine sync,async --both-ways")]
+                  esker bench cluster travel --graph rmat:16:200000 --engine sync,async --both-ways\n  \
+                  esker bench cluster travel --engine sync,async --stragglers 50ms")]
 pub(crate) struct ClusterTravelArgs {
     #[command(flatten)]
     pub(crate) shared: Shared,
@@ -250,6 +251,9 @@ pub(crate) struct ClusterTravelArgs {
     /// Follow edges in both directions
     #[arg(long)]
     pub(crate) both_ways: bool,
+    /// During a traversal, pause one random server after the other for this time, as other jobs on their machines would
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    pub(crate) stragglers: Option<Duration>,
 }
 
 #[derive(Debug, Args)]

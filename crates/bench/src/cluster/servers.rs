@@ -110,6 +110,11 @@ impl Servers {
             .collect()
     }
 
+    /// Returns the process ids of the servers.
+    pub(super) fn pids(&self) -> Vec<u32> {
+        self.processes.iter().map(ServerProcess::pid).collect()
+    }
+
     /// Total processor time of all servers since their start, in seconds.
     pub(super) fn cpu_seconds(&self) -> f64 {
         self.processes

@@ -2,6 +2,7 @@
 
 use super::ClusterBench;
 use super::args::ClusterTravelArgs;
+use super::pause::with_stragglers;
 use super::plot::{Line, Picture};
 use super::report::{Bound, number, ratio};
 use super::servers::{Servers, Spec};
@@ -15,7 +16,7 @@ use esker_model::{GraphRead as _, Traversal, VertexId};
 use esker_terminal::output::Cell;
 use esker_terminal::units::size;
 use serde_json::json;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 const COLUMNS: &[&str] = &[
     "placement",
@@ -69,6 +70,7 @@ pub(super) fn run(bench: &mut ClusterBench<'_>, args: &ClusterTravelArgs) -> any
         "threshold": args.split.threshold,
         "start": start(args, &graph),
         "both_ways": args.both_ways,
+        "stragglers_ms": args.stragglers.map(|pause| pause.as_millis() as u64),
     });
     let mut cases = Vec::new();
     let mut ran = Ok(());
@@ -160,7 +162,9 @@ fn one_placement(
                     case.engine.name()
                 ));
             }
-            let (took, result) = run_once(bench, &servers, &chain, case.engine)?;
+            // The engines of one round meet the same pauses.
+            let stragglers = (args.stragglers, u64::from(round));
+            let (took, result) = run_once(bench, &servers, &chain, case.engine, stragglers)?;
             let mut reached = result
                 .sets
                 .last()
@@ -195,6 +199,7 @@ fn run_once(
     servers: &Servers,
     chain: &Traversal,
     engine: Strategy,
+    (pause, seed): (Option<Duration>, u64),
 ) -> anyhow::Result<(TravelTimings, TravelResult)> {
     let clients = work::connect(bench, servers, 1)?;
     let Some(client) = clients.first() else {
@@ -207,9 +212,11 @@ fn run_once(
         ..Budget::default()
     };
     let cpu = servers.cpu_seconds();
-    let began = Instant::now();
-    let result = client.travel(chain, &budget, &bench.context.interrupt)?;
-    let wall = began.elapsed().as_secs_f64() * 1e3;
+    let (result, wall) = with_stragglers(&servers.pids(), pause, seed, || {
+        let began = Instant::now();
+        let result = client.travel(chain, &budget, &bench.context.interrupt)?;
+        Ok((result, began.elapsed().as_secs_f64() * 1e3))
+    })?;
     let cpu = (servers.cpu_seconds() - cpu) * 1e3;
     bench.check_interrupt()?;
     if let Some(stop) = result.stopped.first() {

@@ -119,8 +119,13 @@ impl ReadContext<'_> {
 
     /// Whether a list of the present edges is also valid at this context's version.
     fn sees(&self, list: &List) -> bool {
+        self.is_seen(list.newest)
+    }
+
+    /// Whether a row of this version is valid at this context's version.
+    fn is_seen(&self, version: Version) -> bool {
         match self.versions {
-            Versions::AsOf(as_of) => list.newest <= as_of,
+            Versions::AsOf(as_of) => version <= as_of,
             Versions::Range(_) => false,
         }
     }
@@ -156,6 +161,10 @@ impl ReadContext<'_> {
             let mut raw = Vec::with_capacity(missing.len());
             for (id, slot) in missing {
                 let list = rows.list(*id, hop.edge_types[slot % types])?;
+                if !self.is_seen(list.newest) {
+                    // It is read again below, at this context's version.
+                    self.stopper.uncount(list.counted);
+                }
                 stopped = list.stopped;
                 raw.push((*id, *slot, list));
                 if stopped.is_some() {
@@ -229,7 +238,11 @@ impl ReadContext<'_> {
         let mut tracker = RangeTracker::new(self.versions);
         let take = &mut |edge: Edge| {
             let kept = tracker.in_range(&edge) && hop.edge_filters.iter().all(|f| f.matches(&edge));
-            raw.take(self, kept.then_some(edge.key.destination), edge.version)
+            // Of a range, each version that was read counts.
+            let counts = !edge.deleted || matches!(self.versions, Versions::Range(_));
+            raw.looked_at += u64::from(counts);
+            let destination = kept.then_some(edge.key.destination);
+            raw.take(self, destination, edge.version, counts)
         };
         // An early stop is recorded in `raw`.
         let _: Flow = read::scan_one(&self.source, id, (&select, None), take)?;
@@ -271,6 +284,9 @@ struct RawList {
     versions: Vec<Version>,
     newest: Version,
     looked_at: u64,
+    /// Number of rows read, and of edges that the budget counts.
+    rows: u64,
+    counted: u64,
     stopped: Option<StopReason>,
 }
 
@@ -282,30 +298,36 @@ impl Default for RawList {
             versions: Vec::new(),
             newest,
             looked_at: 0,
+            rows: 0,
+            counted: 0,
             stopped: None,
         }
     }
 }
 
-/// Edges of one vertex between two budget checks.
-const EDGES_BETWEEN_LOOKS: u64 = 1 << 12;
+/// Rows of one vertex between two budget checks.
+const ROWS_BETWEEN_LOOKS: u64 = 1 << 12;
 
 impl RawList {
-    /// Counts one edge, and adds it if it has a destination. Breaks when the traversal must stop.
+    /// Adds an edge if it has a destination; the budget counts it if it `counts`. Breaks when the traversal must stop.
     fn take(
         &mut self,
         context: &ReadContext<'_>,
         kept: Option<VertexId>,
         version: Version,
+        counts: bool,
     ) -> Flow {
-        self.looked_at += 1;
+        self.rows += 1;
         self.newest = self.newest.max(version);
         if let Some(destination) = kept {
             self.targets.push(destination);
             self.versions.push(version);
         }
-        context.stopper.looked_at(1);
-        if self.looked_at.is_multiple_of(EDGES_BETWEEN_LOOKS) {
+        if counts {
+            self.counted += 1;
+            context.stopper.looked_at(1);
+        }
+        if self.rows.is_multiple_of(ROWS_BETWEEN_LOOKS) {
             self.stopped = context.stopper.must_stop();
         }
         if self.stopped.is_some() {
@@ -398,7 +420,11 @@ impl<'s> ListReader<'s> {
             })?;
             let (deleted, version) =
                 EdgeRecord::decode_head(cursor.value()).map_err(|e| corrupt("rows", e))?;
-            let flow = list.take(self.context, (!deleted).then_some(destination), version);
+            list.looked_at += u64::from(!deleted);
+            // Rows of later versions are not edges of this context's version; if there are some, the list is read again.
+            let counts = !deleted && self.context.is_seen(version);
+            let kept = (!deleted).then_some(destination);
+            let flow = list.take(self.context, kept, version, counts);
             if flow.is_break() || !cursor.advance()? {
                 return Ok(list);
             }

@@ -4,6 +4,8 @@
 //! reaches each vertex once; a vertex may be visited again in another hop. Paths are parent pointers, one for each
 //! edge followed, so that their memory is proportional to the edges and not to the number of paths.
 
+mod admit;
+mod driver;
 mod expand;
 mod filter;
 mod part;
@@ -11,7 +13,11 @@ mod paths;
 mod plan;
 mod run;
 mod stop;
+mod visited;
 
-pub use part::{PartExpansion, PartPlan, PlannedHop, PlannedSegment, assemble_paths};
+pub use driver::{StepOutcome, TraversalDriver, TraversalStep};
+pub use part::{
+    PartExpansion, PlannedHop, PlannedSegment, TraversalPlan, VisitedNode, assemble_paths,
+};
 pub use plan::explain;
 pub(crate) use run::run;

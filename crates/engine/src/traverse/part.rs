@@ -2,24 +2,21 @@
 //!
 //! The positions of a plan are where working sets form: 0 is the start, `n` the target of hop `n` of the chain.
 
-use super::expand::{CHUNK_VERTICES, ReadContext, existed_in};
+use super::expand::CHUNK_VERTICES;
 use super::filter::VertexFilter;
-use super::paths::PathRecorder;
+use super::paths::{PathEnds, PathRecorder};
 use super::plan::{Plan, PlanHop, PlanStart, plan};
-use super::stop::Stopper;
 use crate::{Engine, read};
 use esker_model::traversal::{Budget, PathNode, PathStep, Paths, Repeat, StopReason, Traversal};
-use esker_model::{
-    Cancel, EdgeKey, Error, Flow, Result, Version, VersionRange, Versions, VertexId,
-};
+use esker_model::{Cancel, EdgeKey, Error, Flow, Result, Version, Versions, Vertex, VertexId};
 use std::collections::HashMap;
 
-/// A traversal planned for one engine of several.
+/// A traversal planned for one engine: of an embedded database, or of one server of several.
 #[derive(Debug)]
-pub struct PartPlan {
+pub struct TraversalPlan {
     plan: Plan,
     /// The version used as the present, if the traversal reads the present.
-    now: Option<Version>,
+    present: Option<Version>,
     start_returned: bool,
 }
 
@@ -56,7 +53,7 @@ pub struct PartExpansion {
     pub stopped: Option<StopReason>,
 }
 
-impl PartPlan {
+impl TraversalPlan {
     /// Returns the chain's segments.
     pub fn segments(&self) -> Vec<PlannedSegment> {
         let hop = |h: &PlanHop| PlannedHop {
@@ -86,23 +83,26 @@ impl PartPlan {
         }
     }
 
-    /// The version that the result is as of; for a range, its end.
-    pub fn as_of(&self) -> Version {
-        match self.plan.versions {
-            Versions::AsOf(v) => v,
-            // An unbounded range has no single version.
-            Versions::Range(r) if r.until == Version::MAX => Version::MAX,
-            // The end of a range is exclusive, and another server may have assigned that very version since.
-            Versions::Range(_) => self.newest(),
-        }
-    }
-
     /// The latest version that the traversal can see.
     pub fn newest(&self) -> Version {
         match self.plan.versions {
             Versions::AsOf(v) => v,
             Versions::Range(r) => Version(r.until.0.saturating_sub(1)),
         }
+    }
+
+    /// The version used as the present, if the traversal reads the present.
+    pub(super) fn present(&self) -> Option<Version> {
+        self.present
+    }
+
+    /// The versions that the traversal reads.
+    pub(super) fn versions(&self) -> Versions {
+        self.plan.versions
+    }
+
+    pub(super) fn start(&self) -> &PlanStart {
+        &self.plan.start
     }
 
     /// Sets the start vertices that its names refer to, in their order.
@@ -120,14 +120,14 @@ impl PartPlan {
             .is_ok_and(|filters| filters.iter().any(VertexFilter::uses_key))
     }
 
-    fn hop(&self, place: u32) -> Result<&PlanHop> {
+    pub(super) fn hop(&self, place: u32) -> Result<&PlanHop> {
         let hops = self.plan.segments.iter().flat_map(|s| &s.hops);
         hops.into_iter()
             .find(|h| h.place == place)
             .ok_or_else(|| Error::Invalid(format!("the traversal has no hop {place}")))
     }
 
-    fn filters(&self, place: u32) -> Result<&[VertexFilter]> {
+    pub(super) fn filters(&self, place: u32) -> Result<&[VertexFilter]> {
         if place == 0 {
             return Ok(&self.plan.start_filters);
         }
@@ -137,7 +137,7 @@ impl PartPlan {
 
 impl Engine {
     /// Plans a traversal; if it reads the present, that is version `now`.
-    pub fn plan_part(&self, traversal: &Traversal, now: Version) -> Result<PartPlan> {
+    pub fn plan_traversal(&self, traversal: &Traversal, now: Version) -> Result<TraversalPlan> {
         let mut plan = plan(&self.schema_now(), traversal)?;
         let asks_now = plan.versions == Versions::NOW;
         match &mut plan.versions {
@@ -146,46 +146,24 @@ impl Engine {
             Versions::Range(range) => range.until = range.until.min(now.next()),
             Versions::AsOf(_) => {}
         }
-        Ok(PartPlan {
-            now: asks_now.then_some(now),
+        Ok(TraversalPlan {
+            present: asks_now.then_some(now),
             start_returned: traversal.start_returned,
             plan,
         })
     }
 
     /// Returns this engine's start vertices, which [`Self::part_admit`] must still admit at position 0.
-    pub fn part_start(&self, plan: &PartPlan, cancel: &dyn Cancel) -> Result<Vec<VertexId>> {
-        let context = self.part_context(plan, &Budget::default(), cancel)?;
-        let mut ids = Vec::new();
-        match &plan.plan.start {
-            PlanStart::Vertices(vertices) => {
-                for v in vertices {
-                    let record = read::vertex_record(&context.source, v.id)?;
-                    if record.is_some() && !ids.contains(&v.id) {
-                        ids.push(v.id);
-                    }
-                }
-            }
-            PlanStart::Type(t) => {
-                let sink = &mut |id| {
-                    ids.push(id);
-                    let look = ids.len().is_multiple_of(CHUNK_VERTICES);
-                    if look && context.stopper.must_stop().is_some() {
-                        return Flow::Break(());
-                    }
-                    Flow::Continue(())
-                };
-                read::scan_type_index(&context.source, &self.schema_now(), *t, None, sink)?;
-            }
-        }
-        Ok(ids)
+    pub fn part_start(&self, plan: &TraversalPlan, cancel: &dyn Cancel) -> Result<Vec<VertexId>> {
+        let context = self.traversal_context(plan, &Budget::default(), cancel)?;
+        self.start_vertices(plan, &context)
     }
 
     /// Passes this engine's edges of the vertices that the hop to `place` follows to `sink`: the index of the vertex, the edge and
     /// its version.
     pub fn part_expand(
         &self,
-        plan: &PartPlan,
+        plan: &TraversalPlan,
         place: u32,
         vertices: &[VertexId],
         budget: &Budget,
@@ -193,7 +171,7 @@ impl Engine {
         sink: &mut dyn FnMut(usize, EdgeKey, Version),
     ) -> Result<PartExpansion> {
         let hop = plan.hop(place)?;
-        let context = self.part_context(plan, budget, cancel)?;
+        let context = self.traversal_context(plan, budget, cancel)?;
         let mut out = PartExpansion::default();
         for (chunk_number, chunk) in vertices.chunks(CHUNK_VERTICES).enumerate() {
             out.stopped = context.stopper.must_stop();
@@ -239,121 +217,79 @@ impl Engine {
     /// keyed by their present paths in `paths`, if given.
     pub fn part_admit(
         &self,
-        plan: &PartPlan,
+        plan: &TraversalPlan,
         place: u32,
         (vertices, paths): (&[VertexId], &HashMap<VertexId, String>),
         cancel: &dyn Cancel,
     ) -> Result<Vec<bool>> {
         let filters = plan.filters(place)?;
-        if plan.now.is_some() && filters.is_empty() && self.deleted.is_empty() {
+        if self.admits_all(plan, filters) {
             return Ok(vec![true; vertices.len()]);
         }
-        let context = self.part_context(plan, &Budget::default(), cancel)?;
+        let context = self.traversal_context(plan, &Budget::default(), cancel)?;
         let mut admitted = Vec::with_capacity(vertices.len());
         context
             .source
             .in_pieces(vertices, read::past_of_vertex, |_, piece| {
                 for id in piece {
-                    admitted.push(self.part_admits(
-                        plan,
-                        &context,
-                        (*id, paths.get(id)),
-                        filters,
-                    )?);
+                    let name = |vertex: &mut Vertex| {
+                        if let Some(path) = paths.get(id) {
+                            vertex.key.clone_from(path);
+                        }
+                        Ok(())
+                    };
+                    admitted.push(self.admits(plan, &context, *id, filters, &name)?);
                 }
                 Ok(Flow::Continue(()))
             })?;
         Ok(admitted)
     }
-
-    fn part_admits(
-        &self,
-        plan: &PartPlan,
-        context: &ReadContext<'_>,
-        (id, path): (VertexId, Option<&String>),
-        filters: &[VertexFilter],
-    ) -> Result<bool> {
-        let versions = context.versions;
-        let look = plan.now.is_none() || self.deleted.may_contain(id);
-        if look && !existed_in(&context.source, id, versions)? {
-            // The present includes everything that is not deleted: a vertex inserted only after `now` still counts.
-            let record = read::vertex_record(&context.source, id)?;
-            let later = |now| record.is_some_and(|r| r.first > now);
-            if !plan.now.is_some_and(later) {
-                return Ok(false);
-            }
-        }
-        if filters.is_empty() {
-            return Ok(true);
-        }
-        let mut vertex = read::read_vertex(&context.source, id, plan.newest())?;
-        if let (Some(vertex), Some(path)) = (&mut vertex, path) {
-            vertex.key.clone_from(path);
-        }
-        Ok(vertex.is_some_and(|v| filters.iter().all(|f| f.matches(&v))))
-    }
-
-    fn part_context<'e>(
-        &'e self,
-        plan: &PartPlan,
-        budget: &Budget,
-        cancel: &'e dyn Cancel,
-    ) -> Result<ReadContext<'e>> {
-        let (oldest, until) = match plan.plan.versions {
-            Versions::AsOf(v) => (v, v.next()),
-            Versions::Range(r) => (r.from, r.until),
-        };
-        let versions = VersionRange {
-            from: Version::ZERO,
-            until,
-        };
-        let stopper = Stopper::new(budget, cancel, &*self.clock);
-        self.memtable.fit();
-        // The view must be taken before the snapshot: see `adjacency`.
-        let view = self.adjacency.view();
-        let source = self.source(oldest, versions)?;
-        Ok(ReadContext {
-            adjacency: &self.adjacency,
-            view,
-            source,
-            versions: plan.plan.versions,
-            stopper,
-        })
-    }
 }
 
-/// Assembles paths from visits `(position, level, vertex, parents)`, each parent a position, an edge that starts at the
-/// parent, and its version. `last` is the position where paths end; with `leaves`, they end wherever there are no more edges
-/// to follow.
-pub fn assemble_paths(
-    visited: Vec<(u32, u32, VertexId, Vec<(u32, EdgeKey, Version)>)>,
-    last: u32,
-    leaves: bool,
-) -> Paths {
-    let mut places = HashMap::with_capacity(visited.len());
-    for (i, (position, _, vertex, _)) in visited.iter().enumerate() {
-        places.insert((*position, *vertex), i as u32);
+/// A vertex visited at a position of the chain, for [`assemble_paths`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VisitedNode {
+    /// Position in the chain.
+    pub position: u32,
+    /// Step that was the first to reach the vertex.
+    pub step: u32,
+    /// Id of the vertex.
+    pub vertex: VertexId,
+    /// Edges over which it was reached: position of the edge's source, the edge, and its version.
+    pub parents: Vec<(u32, EdgeKey, Version)>,
+}
+
+/// Assembles paths from the visited vertices of all servers. Paths end at position `last` or, with `leaves`, wherever there
+/// are no more edges to follow.
+pub fn assemble_paths(visited: Vec<VisitedNode>, last: u32, leaves: bool) -> Paths {
+    let mut by_vertex = HashMap::with_capacity(visited.len());
+    for (i, node) in visited.iter().enumerate() {
+        by_vertex.insert((node.position, node.vertex), i as u32);
     }
-    let mut nodes = Vec::with_capacity(visited.len());
-    for (position, level, vertex, parents) in visited {
-        let parents = parents.into_iter().filter_map(|(from, edge, version)| {
-            let parent = *places.get(&(from, edge.source))?;
-            Some(PathStep {
-                parent,
-                edge,
-                version,
-            })
-        });
-        nodes.push(PathNode {
-            level,
-            vertex,
-            end: !leaves && position == last,
+    let positions = visited.iter().map(|node| node.position).collect();
+    let nodes = visited.into_iter().map(|node| {
+        let parents = node
+            .parents
+            .into_iter()
+            .filter_map(|(from, edge, version)| {
+                let parent = *by_vertex.get(&(from, edge.source))?;
+                Some(PathStep {
+                    parent,
+                    edge,
+                    version,
+                })
+            });
+        PathNode {
+            level: node.step,
+            vertex: node.vertex,
+            end: false,
             parents: parents.collect(),
-        });
-    }
-    let mut recorder = PathRecorder::of(nodes);
-    if leaves {
-        recorder.end_at_leaves();
-    }
-    recorder.finish()
+        }
+    });
+    let recorder = PathRecorder::of(nodes.collect(), positions);
+    recorder.finish(if leaves {
+        PathEnds::Leaves
+    } else {
+        PathEnds::Position(last)
+    })
 }

@@ -2,66 +2,82 @@
 
 use esker_model::traversal::{PathNode, PathStep, Paths};
 use esker_model::{EdgeKey, Version, VertexId};
-
-/// Index of a node plus one; zero for none.
-type NodeIndex = u32;
+use foldhash::fast::FixedState;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 /// Records the edges over which vertices were reached.
 #[derive(Debug, Default)]
 pub(crate) struct PathRecorder {
     nodes: Vec<PathNode>,
-    steps: u64,
+    /// Position in the chain of each node.
+    positions: Vec<u32>,
+    /// Nodes that a limit has cut off.
+    removed: Vec<usize>,
 }
 
 /// The nodes of one position of the chain, by the dense number of their vertex.
-#[derive(Debug, Default, Clone)]
-pub(crate) struct Position {
-    nodes: Vec<NodeIndex>,
-}
+#[derive(Debug, Default)]
+pub(crate) struct PositionNodes(HashMap<u32, u32, FixedState>);
 
-impl Position {
+impl PositionNodes {
     fn get(&self, number: u32) -> Option<usize> {
-        self.nodes
-            .get(number as usize)
-            .and_then(|p| p.checked_sub(1))
-            .map(|p| p as usize)
+        self.0.get(&number).map(|node| *node as usize)
     }
 }
 
+/// Where paths end.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum PathEnds {
+    /// At each vertex of that position.
+    Position(u32),
+    /// Wherever there are no more edges to follow.
+    Leaves,
+}
+
 impl PathRecorder {
-    /// Creates a recorder from existing nodes.
-    pub(crate) fn of(nodes: Vec<PathNode>) -> Self {
-        Self { nodes, steps: 0 }
+    /// Creates a recorder from existing nodes and their positions.
+    pub(crate) fn of(nodes: Vec<PathNode>, positions: Vec<u32>) -> Self {
+        Self {
+            nodes,
+            positions,
+            removed: Vec::new(),
+        }
     }
 
     /// Adds a vertex to a position if it is new there.
     pub(crate) fn node(
         &mut self,
-        position: &mut Position,
+        (position, nodes): (u32, &mut PositionNodes),
         number: u32,
         vertex: VertexId,
         level: u32,
     ) {
-        let i = number as usize;
-        if position.nodes.len() <= i {
-            position.nodes.resize((i + 1).next_power_of_two(), 0);
-        }
-        if position.nodes[i] == 0 {
+        if let Entry::Vacant(place) = nodes.0.entry(number) {
+            place.insert(self.nodes.len() as u32);
+            self.positions.push(position);
             self.nodes.push(PathNode {
                 level,
                 vertex,
                 end: false,
                 parents: Vec::new(),
             });
-            position.nodes[i] = self.nodes.len() as u32;
+        }
+    }
+
+    /// Removes a vertex without children from a position.
+    pub(crate) fn remove(&mut self, nodes: &PositionNodes, number: u32) {
+        if let Some(node) = nodes.get(number) {
+            self.nodes[node].parents.clear();
+            self.removed.push(node);
         }
     }
 
     /// Adds the edge from a vertex at one position to a vertex at another; both must have nodes.
     pub(crate) fn step(
         &mut self,
-        from: (&Position, u32),
-        to: (&Position, u32),
+        from: (&PositionNodes, u32),
+        to: (&PositionNodes, u32),
         edge: EdgeKey,
         version: Version,
     ) {
@@ -74,20 +90,12 @@ impl PathRecorder {
                 edge,
                 version,
             });
-            self.steps += 1;
-        }
-    }
-
-    /// Marks that paths may end at a vertex.
-    pub(crate) fn end(&mut self, position: &Position, number: u32) {
-        if let Some(node) = position.get(number).and_then(|i| self.nodes.get_mut(i)) {
-            node.end = true;
         }
     }
 
     /// Marks every node without a child as an end: for chains that close with a repeat, where a path ends if there are no more
     /// edges to follow. If only cycles remain, paths end at the nodes from which no new node was reached.
-    pub(crate) fn end_at_leaves(&mut self) {
+    fn end_at_leaves(&mut self) {
         let mut has_child = vec![false; self.nodes.len()];
         let mut discovers = vec![false; self.nodes.len()];
         for node in &self.nodes {
@@ -124,32 +132,53 @@ impl PathRecorder {
         leads
     }
 
-    /// Memory used, in bytes.
-    pub(crate) fn bytes(&self) -> u64 {
-        self.nodes.len() as u64 * size_of::<PathNode>() as u64
-            + self.steps * size_of::<PathStep>() as u64
+    /// Sorts the incoming steps of each node: by position, then by edge and version.
+    fn sort_steps(&mut self) {
+        let positions = &self.positions;
+        for node in &mut self.nodes {
+            let order =
+                |step: &PathStep| (positions[step.parent as usize], step.edge, step.version);
+            node.parents.sort_unstable_by_key(order);
+            node.parents.dedup();
+        }
     }
 
-    /// Returns the paths, without nodes that lead to no end.
-    pub(crate) fn finish(self) -> Paths {
+    /// Returns the paths, without nodes that lead to no end; nodes are in order of level, position and vertex.
+    pub(crate) fn finish(mut self, ends: PathEnds) -> Paths {
+        self.sort_steps();
+        match ends {
+            PathEnds::Leaves => self.end_at_leaves(),
+            PathEnds::Position(last) => {
+                for (node, position) in self.nodes.iter_mut().zip(&self.positions) {
+                    node.end = *position == last;
+                }
+            }
+        }
+        for node in &self.removed {
+            self.nodes[*node].end = false;
+        }
         let kept = self.leading_to_ends();
-        let mut renumbered = vec![0_u32; self.nodes.len()];
-        let mut next = 0;
-        for (new, kept) in renumbered.iter_mut().zip(&kept) {
-            *new = next;
-            next += u32::from(*kept);
+        let mut order: Vec<usize> = (0..kept.len()).filter(|node| kept[*node]).collect();
+        order.sort_unstable_by_key(|i| {
+            let node = &self.nodes[*i];
+            (node.level, self.positions[*i], node.vertex)
+        });
+        let mut renumbered = vec![0_u32; kept.len()];
+        for (new, old) in order.iter().enumerate() {
+            renumbered[*old] = new as u32;
         }
-        let mut nodes: Vec<PathNode> = self
-            .nodes
-            .into_iter()
-            .zip(&kept)
-            .filter(|(_, k)| **k)
-            .map(|(n, _)| n)
-            .collect();
-        for step in nodes.iter_mut().flat_map(|n| &mut n.parents) {
-            step.parent = renumbered[step.parent as usize];
+        let mut sorted = Vec::with_capacity(order.len());
+        for old in order {
+            let mut parents = std::mem::take(&mut self.nodes[old].parents);
+            for step in &mut parents {
+                step.parent = renumbered[step.parent as usize];
+            }
+            sorted.push(PathNode {
+                parents,
+                ..self.nodes[old]
+            });
         }
-        Paths { nodes }
+        Paths { nodes: sorted }
     }
 }
 
@@ -177,13 +206,13 @@ mod tests {
             end: false,
             parents,
         };
-        let mut recorder = PathRecorder::of(vec![
+        let nodes = vec![
             node(0, 1, vec![]),
             node(1, 2, vec![step(2, 3, 2), step(0, 1, 2)]),
             node(2, 3, vec![step(1, 2, 3)]),
-        ]);
-        recorder.end_at_leaves();
-        let nodes = recorder.finish().nodes;
+        ];
+        let recorder = PathRecorder::of(nodes, vec![0, 1, 1]);
+        let nodes = recorder.finish(PathEnds::Leaves).nodes;
         let found: Vec<_> = nodes.iter().map(|n| (n.vertex, n.end)).collect();
         assert_eq!(found, [(id(1), false), (id(2), false), (id(3), true)]);
     }

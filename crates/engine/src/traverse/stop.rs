@@ -32,12 +32,17 @@ impl<'e> Stopper<'e> {
         self.edges.set(self.edges.get() + edges);
     }
 
+    /// Takes back edges that were counted and are read again.
+    pub(crate) fn uncount(&self, edges: u64) {
+        self.edges.set(self.edges.get().saturating_sub(edges));
+    }
+
     /// Returns the reason why the traversal must stop now, if any.
     pub(crate) fn must_stop(&self) -> Option<StopReason> {
         if self.cancel.cancelled() {
             return Some(self.cancel.reason());
         }
-        if self.edges_max.is_some_and(|max| self.edges.get() >= max) {
+        if self.edges_max.is_some_and(|max| self.edges.get() > max) {
             return Some(StopReason::Edges);
         }
         self.deadline

@@ -2,7 +2,7 @@
 
 use super::GraphModel;
 use esker_model::filter::{Comparison, Expr, Test};
-use esker_model::traversal::{Filter, Hop, Repeat, Start};
+use esker_model::traversal::{Filter, Hop, Repeat, Start, Stop, StopReason};
 use esker_model::{
     Edge, EdgeKey, EdgeTypeId, Schema, Traversal, Value, Version, Versions, Vertex, VertexId,
 };
@@ -12,11 +12,13 @@ use std::collections::{BTreeMap, BTreeSet};
 /// A position in the chain (0 is the start) and a vertex there.
 pub type Node = (u32, VertexId);
 
-/// Result of a traversal that is not stopped early.
+/// Result of a traversal that nothing but `limit(n)`, `repeat(max=n)` and a budget of steps stops early.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct TraversalAnswer {
-    /// For each `rtn()`, or the end: the position in the chain, and the vertices.
-    pub sets: Vec<(u32, BTreeSet<VertexId>)>,
+    /// For each `rtn()`, or the end: the position in the chain, and the vertices in order.
+    pub sets: Vec<(u32, Vec<VertexId>)>,
+    /// Everything reached, including what `limit(n)` has cut off, by position.
+    pub reached: BTreeMap<u32, BTreeSet<VertexId>>,
     /// Every node of a complete path, with the number of hops after which it was first reached.
     pub nodes: BTreeMap<Node, u32>,
     /// Every edge of a complete path.
@@ -24,8 +26,8 @@ pub struct TraversalAnswer {
     /// Nodes at which paths certainly may end: the last working set; with a closing `repeat()`, nodes from which no
     /// edge leads on.
     pub ends: BTreeSet<Node>,
-    /// False if `repeat(max=n)` left vertices to continue from.
-    pub complete: bool,
+    /// Where the traversal was stopped.
+    pub stopped: Vec<Stop>,
 }
 
 struct ModelTraversal<'a> {
@@ -33,13 +35,30 @@ struct ModelTraversal<'a> {
     versions: Versions,
     visited: BTreeMap<u32, BTreeMap<VertexId, u32>>,
     steps: BTreeSet<(Node, Node, EdgeKey, Version)>,
+    /// Number of steps begun, and largest number of them.
     hops: u32,
-    complete: bool,
+    hops_max: Option<u32>,
+    limit: Option<u64>,
+    /// Position at which the chain ends.
+    end: u32,
+    /// Whether the last segment has begun.
+    last_begun: bool,
+    over: bool,
+    stopped: Vec<Stop>,
 }
 
 impl GraphModel {
     /// Runs a traversal; `None` if it names types that the schema lacks.
     pub fn travel(&self, traversal: &Traversal) -> Option<TraversalAnswer> {
+        self.travel_steps(traversal, None)
+    }
+
+    /// Runs a traversal with at most that number of steps; `None` if it names types that the schema lacks.
+    pub fn travel_steps(
+        &self,
+        traversal: &Traversal,
+        hops_max: Option<u32>,
+    ) -> Option<TraversalAnswer> {
         let versions = match traversal.versions {
             Some(range) => Versions::Range(range),
             None => Versions::AsOf(traversal.as_of.unwrap_or(Version::MAX)),
@@ -50,7 +69,12 @@ impl GraphModel {
             visited: BTreeMap::new(),
             steps: BTreeSet::new(),
             hops: 0,
-            complete: true,
+            hops_max,
+            limit: traversal.limit,
+            end: traversal.segments.iter().map(|s| s.hops.len() as u32).sum(),
+            last_begun: traversal.segments.is_empty(),
+            over: false,
+            stopped: Vec::new(),
         };
         let start: Vec<VertexId> = match &traversal.start {
             Start::Vertices(names) => {
@@ -73,12 +97,19 @@ impl GraphModel {
                 walk.visited.entry(0).or_default().insert(id, 0);
             }
         }
+        if walk.end == 0 {
+            walk.check_limit();
+        }
         let mut position = 0;
-        for segment in &traversal.segments {
+        for (i, segment) in traversal.segments.iter().enumerate() {
+            if walk.over {
+                break;
+            }
+            walk.last_begun = i + 1 == traversal.segments.len();
             walk.segment(&segment.hops, segment.repeat, position);
             position += segment.hops.len() as u32;
         }
-        Some(walk.answer(traversal, position))
+        Some(walk.answer(traversal))
     }
 }
 
@@ -97,13 +128,25 @@ impl ModelTraversal<'_> {
         let mut round = 0;
         while !frontier.is_empty() {
             if repeat.is_some_and(|r| r.max == Some(round)) {
-                self.complete = false;
+                self.note_stop(StopReason::Depth, self.hops + 1, frontier.len());
                 return;
             }
             for (i, hop) in hops.iter().enumerate() {
                 let to = before + 1 + i as u32;
                 let from = if i == 0 && round > 0 { last } else { to - 1 };
+                self.hops += 1;
+                if self.hops_max.is_some_and(|max| self.hops > max) {
+                    self.note_stop(StopReason::Depth, self.hops, frontier.len());
+                    self.over = true;
+                    return;
+                }
                 frontier = self.hop(hop, from, to, &frontier);
+            }
+            if last == self.end {
+                self.check_limit();
+            }
+            if self.over {
+                return;
             }
             round += 1;
             if repeat.is_none() {
@@ -120,7 +163,6 @@ impl ModelTraversal<'_> {
         to: u32,
         frontier: &BTreeSet<VertexId>,
     ) -> BTreeSet<VertexId> {
-        self.hops += 1;
         let mut new = BTreeSet::new();
         for id in frontier {
             for edge in self.edges(*id, hop) {
@@ -202,21 +244,62 @@ impl ModelTraversal<'_> {
                 }))
     }
 
-    fn answer(self, traversal: &Traversal, end: u32) -> TraversalAnswer {
+    fn note_stop(&mut self, reason: StopReason, step: u32, left: usize) {
+        self.stopped.push(Stop {
+            reason,
+            step: step.max(1),
+            vertices_left: left as u64,
+        });
+    }
+
+    /// Stops if the last working set exceeds the limit.
+    fn check_limit(&mut self) {
+        let at_end = self.at(self.end).len();
+        if let Some(limit) = self.limit
+            && at_end as u64 > limit
+        {
+            self.note_stop(StopReason::Limit, self.hops, at_end - limit as usize);
+            self.over = true;
+        }
+    }
+
+    /// The vertices at a position: those reached by fewer steps first, then by id.
+    fn in_order(&self, position: u32) -> Vec<VertexId> {
+        let at = self.visited.get(&position).into_iter().flatten();
+        let mut sorted: Vec<(u32, VertexId)> = at.map(|(id, hops)| (*hops, *id)).collect();
+        sorted.sort_unstable();
+        sorted.into_iter().map(|(_, id)| id).collect()
+    }
+
+    fn answer(mut self, traversal: &Traversal) -> TraversalAnswer {
+        let end = self.end;
+        let positions: Vec<u32> = self.visited.keys().copied().collect();
         let mut answer = TraversalAnswer {
-            complete: self.complete,
+            reached: positions.into_iter().map(|p| (p, self.at(p))).collect(),
+            stopped: std::mem::take(&mut self.stopped),
             ..TraversalAnswer::default()
         };
+        if let Some(limit) = self.limit {
+            for id in self.in_order(end).into_iter().skip(limit as usize) {
+                self.visited.entry(end).or_default().remove(&id);
+                self.steps.retain(|step| step.1 != (end, id));
+            }
+        }
         if traversal.start_returned {
-            answer.sets.push((0, self.at(0)));
+            answer.sets.push((0, self.in_order(0)));
         }
         for (i, hop) in traversal.segments.iter().flat_map(|s| &s.hops).enumerate() {
             if hop.returned {
-                answer.sets.push((i as u32 + 1, self.at(i as u32 + 1)));
+                answer
+                    .sets
+                    .push((i as u32 + 1, self.in_order(i as u32 + 1)));
             }
         }
         if answer.sets.is_empty() {
-            answer.sets.push((end, self.at(end)));
+            answer.sets.push((end, self.in_order(end)));
+        }
+        if !self.last_begun {
+            return answer;
         }
         let nodes = self
             .visited

@@ -26,4 +26,5 @@ pub mod objects;
 pub mod request;
 pub mod scenario;
 pub mod single_client;
+pub mod travel;
 pub mod workload;

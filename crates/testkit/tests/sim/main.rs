@@ -13,6 +13,7 @@ use esker_testkit::sim::names;
 use esker_testkit::sim::objects;
 use esker_testkit::sim::scenario::{FaultLevel, RunReport, Scenario, explain, run_or_explain};
 use esker_testkit::sim::single_client;
+use esker_testkit::sim::travel::{self, TravelCounts};
 use esker_testkit::sim::workload::WorkloadGraph;
 use std::ops::Range;
 
@@ -103,6 +104,20 @@ fn run_with_returns(seeds: Range<u64>) {
     assert!(tables > 0, "runs that move nothing");
 }
 
+/// Compares traversals of an embedded database with those of clusters, `chains` for each seed.
+fn run_traversals(seeds: Range<u64>, chains: usize) {
+    let mut total = TravelCounts::default();
+    for seed in seeds {
+        total.add(travel::run(seed, chains).unwrap());
+    }
+    println!("{total:?}");
+    let enough = |some: usize| assert!(some * 20 > total.chains, "chains that do nothing");
+    enough(total.stopped);
+    enough(total.paths);
+    enough(total.reached);
+    enough(total.cut);
+}
+
 fn run_single_client(seeds: Range<u64>) {
     let graph = WorkloadGraph::new(5).graph;
     for seed in seeds {
@@ -135,6 +150,11 @@ fn one_client_is_answered_about_files_as_by_one_engine() {
     }
     println!("{splits} directories had split, {rows} rows, {tables} tables read");
     assert!(splits > 40 && rows > 400, "runs that do nothing");
+}
+
+#[test]
+fn traversals_of_all_databases_agree() {
+    run_traversals(0..30, 20);
 }
 
 #[test]
@@ -373,6 +393,7 @@ fn the_checks_notice_lies() {
 #[test]
 #[ignore = "takes many minutes"]
 fn very_many_runs() {
+    run_traversals(10_000..10_500, 20);
     run_single_client(10_000..11_000);
     for level in [
         FaultLevel::Faultless,
@@ -390,7 +411,7 @@ fn very_many_runs() {
 
 /// `ESKER_SIM=storm:100..200` runs those seeds and counts the errors; `objects-storm:100..200` does so with objects,
 /// `files-storm:100..200` with files, `files-back:100..200` with partitions that come back, `windows-storm:100..200`
-/// with ephemeral stores. A single seed reports all its events.
+/// with ephemeral stores, `travel:100..200` compares traversals of several databases. A single seed reports all its events.
 #[test]
 #[ignore = "for those who look for something"]
 fn these_runs() {
@@ -403,6 +424,9 @@ fn these_runs() {
     } else {
         20
     };
+    if level == "travel" {
+        return run_traversals(seeds, 20);
+    }
     let graph = WorkloadGraph::new(16).graph;
     let mut bad = Vec::new();
     for seed in seeds {

@@ -2,6 +2,7 @@
 //! disconnect them.
 
 use super::super::ClusterBench;
+use super::super::pause::pause_process;
 use super::relay::Relay;
 use anyhow::Context as _;
 use esker::rpc::Address;
@@ -187,7 +188,7 @@ impl Members {
         };
         one.paused = paused;
         match &one.process {
-            Some(process) => signal(process.pid(), paused),
+            Some(process) => pause_process(process.pid(), paused),
             None => Ok(()),
         }
     }
@@ -202,7 +203,7 @@ impl Members {
     /// Pauses or resumes etcd.
     pub(super) fn pause_etcd(&mut self, paused: bool) -> anyhow::Result<()> {
         self.etcd_paused = paused;
-        signal(self.etcd.pid(), paused)
+        pause_process(self.etcd.pid(), paused)
     }
 
     /// Kills and restarts etcd.
@@ -337,16 +338,9 @@ impl Drop for Members {
         }
         if self.etcd_paused {
             // A paused process cannot handle the request to stop.
-            let _ = signal(self.etcd.pid(), false);
+            let _ = pause_process(self.etcd.pid(), false);
         }
     }
-}
-
-fn signal(pid: u32, paused: bool) -> anyhow::Result<()> {
-    let signal = if paused { Signal::STOP } else { Signal::CONT };
-    let raw = i32::try_from(pid).ok().and_then(Pid::from_raw);
-    let raw = raw.with_context(|| format!("there is no process {pid}"))?;
-    kill_process(raw, signal).with_context(|| format!("pausing process {pid}"))
 }
 
 /// Returns free addresses, one loopback address for each server.

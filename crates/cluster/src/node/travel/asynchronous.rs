@@ -120,11 +120,10 @@ impl TraversalShare {
         Work::None(state.credit_back(self.begin.travel).map(Box::new))
     }
 
-    /// Whether the number of steps by which a vertex is reached matters.
-    fn steps_matter(&self) -> bool {
-        let bounded = |r: Repeat| r.max.is_some();
-        let segments = self.plan.segments();
-        self.paths || segments.iter().any(|s| s.repeat.is_some_and(bounded))
+    /// Whether a vertex may be reached by several numbers of steps: the order of the result, paths and bounds on repeats depend on
+    /// the lowest.
+    fn steps_vary(&self) -> bool {
+        self.plan.segments().iter().any(|s| s.repeat.is_some())
     }
 }
 
@@ -195,7 +194,7 @@ impl Node {
                 to_queue.push((step, id));
             }
         }
-        if share.steps_matter() {
+        if share.steps_vary() {
             to_queue.extend(noted.earlier.into_iter().map(|id| (hop.step, id)));
         }
         for (step, id) in to_queue {

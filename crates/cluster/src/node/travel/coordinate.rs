@@ -1,21 +1,20 @@
-//! Coordination of a traversal from its beginning to its result: GraphMeta's level-synchronous engine, and the
-//! asynchronous one.
+//! Coordination of a traversal from its beginning to its result: GraphMeta's level-synchronous engine, whose steps the
+//! engine's [`TraversalDriver`] decides, and the asynchronous one.
 
 use super::super::peers::unexpected;
 use super::super::{Caller, Node};
 use super::assemble::Assembly;
 use super::asynchronous::AsyncTraversal;
-use super::share::{PATH_BYTES, VISITED_BYTES};
 use super::step::{add, restarted};
 use crate::peer::{
     ChainPosition, HopAt, RemainingBudget, StepDone, TraversalBegin, TraversalCall, TraversalId,
     TraversalReply, Visited,
 };
 use crate::vnode::ServerId;
-use esker_engine::{PlannedHop, PlannedSegment};
+use esker_engine::{StepOutcome, TraversalDriver, TraversalStep, assemble_paths};
 use esker_model::object::Principal;
 use esker_model::traversal::{
-    Budget, ServerStep, Start, StepProfile, Stop, StopReason, Strategy, TravelResult, Traversal,
+    Budget, Paths, ServerStep, Start, StepProfile, StopReason, Strategy, TravelResult, Traversal,
 };
 use esker_model::{Cancel, Error, Result, Version, VertexId};
 use futures_util::future::{Either, join_all, select};
@@ -40,7 +39,7 @@ impl Node {
         self.check_serving()?;
         let Caller { seen, principal } = caller.into();
         let now = self.read_version(Version::MAX, seen);
-        let plan = self.engine.plan_part(traversal, now)?;
+        let plan = self.engine.plan_traversal(traversal, now)?;
         let starts = match &traversal.start {
             Start::Vertices(names) => self.resolve(principal, names).await?,
             Start::Type(_) => Vec::new(),
@@ -59,17 +58,12 @@ impl Node {
                 cancel,
                 budget,
                 began,
-                segments: plan.segments(),
-                limit: traversal.limit,
-                paths: traversal.return_paths,
                 id: self.new_travel(),
-                step: 0,
-                edges: 0,
-                visited: 0,
-                stopped: Vec::new(),
+                driver: TraversalDriver::new(&plan, traversal, &budget),
+                paths: traversal.return_paths,
+                stopped: None,
                 profile: Vec::new(),
                 servers: Vec::new(),
-                begun: 0,
             };
             let _end = EndOfTraversal {
                 node: self,
@@ -79,8 +73,7 @@ impl Node {
             attempt += 1;
             match found {
                 Ok(visited) => {
-                    let mut result = run.result(visited, plan.start_returned());
-                    result.as_of = plan.as_of();
+                    let mut result = run.result(visited, plan.newest());
                     if Principal::limited(principal).is_some() {
                         // The number of edges read reveals more than the principal may see.
                         clear_work_counts(&mut result);
@@ -122,32 +115,19 @@ fn counts(budget: &Budget, traversal: &Traversal) -> bool {
     budget.steps.is_some() || budget.edges.is_some() || traversal.limit.is_some()
 }
 
-/// Whether the chain continues.
-#[derive(PartialEq)]
-enum ChainProgress {
-    Continue,
-    Stop,
-}
-
 /// A running traversal at its coordinator.
 struct TraversalRun<'a> {
     node: &'a Arc<Node>,
     cancel: &'a dyn Cancel,
     budget: Budget,
     began: u64,
-    segments: Vec<PlannedSegment>,
-    limit: Option<u64>,
-    paths: bool,
     id: TraversalId,
-    /// Number of hops begun, counting repeats.
-    step: u32,
-    edges: u64,
-    visited: u64,
-    stopped: Vec<Stop>,
+    driver: TraversalDriver,
+    paths: bool,
+    /// Reason why an asynchronous traversal stopped early, if it did, and what it did at each position.
+    stopped: Option<StopReason>,
     profile: Vec<StepProfile>,
     servers: Vec<ServerStep>,
-    /// Number of segments begun.
-    begun: usize,
 }
 
 impl TraversalRun<'_> {
@@ -173,177 +153,69 @@ impl TraversalRun<'_> {
                 _ => return Err(unexpected(server)),
             }
         }
-        self.visited = frontier;
-        if self.segments.is_empty() {
-            return self.collect().await;
-        }
-        if let Some(reason) = self.must_stop() {
-            self.stop(reason, frontier);
-            return self.collect().await;
-        }
-        if self.budget.strategy == Strategy::Async {
+        self.driver.started(frontier, self.must_stop());
+        if self.budget.strategy == Strategy::Async && !self.driver.is_over() {
             return self.run_async().await;
         }
-        let segments = self.segments.clone();
-        let mut from = ChainPosition(0);
-        for (i, segment) in segments.iter().enumerate() {
-            let next = segments.get(i + 1).and_then(|s| s.hops.first());
-            let last = i + 1 == segments.len();
-            self.begun = i + 1;
-            let (reached, go_on) = self.segment(segment, next, (from, frontier), last).await?;
-            from = ChainPosition(segment.hops.last().map_or(from.0, |h| h.place));
-            frontier = reached;
-            if go_on == ChainProgress::Stop {
-                break;
-            }
+        while let Some(step) = self.driver.next_step(self.must_stop()) {
+            let done = self.step(step).await?;
+            self.driver.stepped(&done);
         }
         self.collect().await
     }
 
-    /// Runs the hops of a segment, repeatedly if it repeats; returns the number of vertices visited at its end.
-    async fn segment(
-        &mut self,
-        segment: &PlannedSegment,
-        after: Option<&PlannedHop>,
-        (start, count): (ChainPosition, u64),
-        last: bool,
-    ) -> Result<(u64, ChainProgress)> {
-        let mut from = start;
-        let mut whole = true;
-        let mut frontier = count;
-        let mut at_end = 0;
-        let mut rounds = 0;
-        let hops = segment.hops.len();
-        while frontier > 0 {
-            if let Some(max) = segment.repeat.and_then(|r| r.max)
-                && rounds >= max
-            {
-                // The chain requested this limit, so the next segment continues from where this one led.
-                self.stopped.push(Stop {
-                    reason: StopReason::Depth,
-                    step: self.step + 1,
-                    vertices_left: frontier,
-                });
-                break;
-            }
-            rounds += 1;
-            for (i, hop) in segment.hops.iter().enumerate() {
-                let next = match segment.hops.get(i + 1) {
-                    Some(next) => Some(next),
-                    None if segment.repeat.is_some() => segment.hops.first(),
-                    None => after,
-                };
-                let (reached, go_on) = self
-                    .hop(
-                        hop,
-                        (from, whole, frontier),
-                        next.map(|h| ChainPosition(h.place)),
-                    )
-                    .await?;
-                let ends = i + 1 == hops;
-                if ends {
-                    at_end += reached;
-                }
-                from = ChainPosition(hop.place);
-                whole = false;
-                frontier = reached;
-                if go_on == ChainProgress::Stop {
-                    return Ok((at_end, ChainProgress::Stop));
-                }
-                if let (true, true, Some(limit)) = (last, ends, self.limit)
-                    && at_end > limit
-                {
-                    self.stop(StopReason::Limit, at_end - limit);
-                    return Ok((at_end, ChainProgress::Stop));
-                }
-            }
-            if segment.repeat.is_none() {
-                break;
-            }
-        }
-        Ok((at_end, ChainProgress::Continue))
-    }
-
-    /// Runs one step on all servers; returns the number of vertices that it was the first to reach.
-    async fn hop(
-        &mut self,
-        hop: &PlannedHop,
-        (from, whole, frontier): (ChainPosition, bool, u64),
-        next: Option<ChainPosition>,
-    ) -> Result<(u64, ChainProgress)> {
-        self.step += 1;
-        if self.budget.steps.is_some_and(|max| self.step > max) {
-            self.stop(StopReason::Depth, frontier);
-            return Ok((0, ChainProgress::Stop));
-        }
+    /// Runs one step on all servers.
+    async fn step(&mut self, step: TraversalStep) -> Result<StepOutcome> {
         let began = self.node.time.monotonic_micros();
+        let spent = began.saturating_sub(self.began) / 1000;
+        let call = TraversalCall::Step {
+            hop: HopAt {
+                travel: self.id,
+                step: step.step,
+                from: ChainPosition(step.from),
+                to: ChainPosition(step.to),
+            },
+            whole: step.whole,
+            next: step.next.map(ChainPosition),
+            left: RemainingBudget {
+                millis: self.budget.millis.map(|ms| ms.saturating_sub(spent)),
+                edges: self.driver.edges_left(),
+            },
+        };
+        let Some(answers) = self.everywhere_unless_stopped(call).await? else {
+            let reason = self.must_stop().unwrap_or(StopReason::Interrupted);
+            return Ok(StepOutcome {
+                stopped: Some((reason, step.frontier)),
+                ..StepOutcome::default()
+            });
+        };
         let mut sum = StepDone::default();
-        let mut go_on = ChainProgress::Continue;
-        if let Some(reason) = self.must_stop() {
-            self.stop(reason, frontier);
-            go_on = ChainProgress::Stop;
-        } else if frontier > 0 {
-            let call = TraversalCall::Step {
-                hop: HopAt {
-                    travel: self.id,
-                    step: self.step,
-                    from,
-                    to: ChainPosition(hop.place),
-                },
-                whole,
-                next,
-                left: self.left(),
+        for (server, answer) in answers {
+            let TraversalReply::Stepped(done) = answer else {
+                return Err(unexpected(server));
             };
-            match self.everywhere_unless_stopped(call).await? {
-                None => {
-                    let reason = self.must_stop().unwrap_or(StopReason::Interrupted);
-                    self.stop(reason, frontier);
-                    go_on = ChainProgress::Stop;
-                }
-                Some(answers) => {
-                    for (server, answer) in answers {
-                        let TraversalReply::Stepped(done) = answer else {
-                            return Err(unexpected(server));
-                        };
-                        self.servers.push(server_step(server, self.step, &done));
-                        sum.frontier += done.frontier;
-                        add(&mut sum, &done);
-                    }
-                    if let Some(reason) = sum.stopped {
-                        self.stop(reason, frontier);
-                        go_on = ChainProgress::Stop;
-                    }
-                }
-            }
+            self.servers.push(server_step(server, step.step, &done));
+            sum.frontier += done.frontier;
+            add(&mut sum, &done);
         }
-        self.edges += sum.edges;
-        self.visited += sum.reached;
-        // After a message arrived twice, the counts may show nothing new although there are vertices to continue from.
-        let reached = sum.reached.max(u64::from(sum.leads_on));
-        self.profile.push(StepProfile {
-            step: self.step,
-            text: hop.text.clone(),
+        Ok(StepOutcome {
             frontier: sum.frontier,
             edges: sum.edges,
             selected: sum.selected,
             reached: sum.reached,
+            leads_on: sum.leads_on,
             cached: sum.cached,
             micros: self.node.time.monotonic_micros().saturating_sub(began),
-        });
-        Ok((reached, go_on))
+            stopped: sum.stopped.map(|reason| (reason, step.frontier)),
+        })
     }
 
     /// Runs the traversal asynchronously, without steps.
     async fn run_async(&mut self) -> Result<Vec<Visited>> {
         let over = || self.must_stop().is_some();
         let AsyncTraversal { stopped, .. } = self.node.run_async(self.id, &|| !over()).await?;
-        self.begun = self.segments.len();
-        let stopped = stopped.or_else(|| self.must_stop());
-        let visited = self.collect().await?;
-        if let Some(reason) = stopped {
-            self.stop(reason, 0);
-        }
-        Ok(visited)
+        self.stopped = stopped.or_else(|| self.must_stop());
+        self.collect().await
     }
 
     /// Calls all servers, this one included.
@@ -413,7 +285,7 @@ impl TraversalRun<'_> {
 
     /// Adds what an asynchronous traversal did at a position, which takes the place of the step in the profile.
     fn add_to_profile(&mut self, position: u32, done: &StepDone) {
-        let hops = self.segments.iter().flat_map(|s| &s.hops);
+        let hops = self.driver.segments().iter().flat_map(|s| &s.hops);
         let text = hops.into_iter().find(|h| h.place == position);
         let text = text.map_or_else(String::new, |h| h.text.clone());
         let i = match self.profile.binary_search_by_key(&position, |p| p.step) {
@@ -442,86 +314,49 @@ impl TraversalRun<'_> {
         }
     }
 
-    fn result(mut self, visited: Vec<Visited>, start_returned: bool) -> TravelResult {
-        let segments = std::mem::take(&mut self.segments);
+    fn result(mut self, visited: Vec<Visited>, as_of: Version) -> TravelResult {
+        let segments = self.driver.segments().to_vec();
         let mut assembly = Assembly {
             segments: &segments,
-            start_returned,
             visited,
-            begun: self.begun,
         };
-        if self.budget.strategy == Strategy::Async {
-            let (_, stops) = assembly.count_steps();
-            self.stopped.splice(0..0, stops);
+        if self.budget.strategy == Strategy::Async && !self.driver.is_over() {
+            let stops = assembly.count_steps();
             for p in &mut self.profile {
-                let here = assembly.visited.iter().filter(|v| v.position.0 == p.step);
-                p.reached = here.count() as u64;
+                p.reached = assembly.set(p.step).len() as u64;
             }
+            self.driver
+                .ran_without_steps(stops, self.stopped, self.profile);
         }
-        if let Some(limit) = self.limit {
-            let cut = assembly.cut(limit);
-            let reported = self.stopped.iter().any(|s| s.reason == StopReason::Limit);
-            if cut > 0 && !reported {
-                self.stop(StopReason::Limit, cut);
+        let last = self.driver.last_position();
+        if let Some(limit) = self.driver.limit() {
+            self.driver.cut(assembly.cut(last, limit));
+        }
+        let paths = self.paths.then(|| {
+            if self.driver.last_segment_begun() {
+                assemble_paths(assembly.nodes(), last, self.driver.ends_at_leaves())
+            } else {
+                // No path has reached the chain's end.
+                Paths::default()
             }
-        }
-        let sets = assembly.sets();
-        let paths = self.paths.then(|| assembly.paths());
-        TravelResult {
-            sets,
-            paths,
-            complete: self.stopped.is_empty(),
-            stopped: self.stopped,
-            profile: self.profile,
-            servers: self.servers,
-            as_of: Version::MAX,
-        }
-    }
-
-    fn left(&self) -> RemainingBudget {
-        let spent = self.elapsed_millis();
-        RemainingBudget {
-            millis: self.budget.millis.map(|ms| ms.saturating_sub(spent)),
-            edges: self.budget.edges.map(|n| n.saturating_sub(self.edges)),
-        }
-    }
-
-    fn elapsed_millis(&self) -> u64 {
-        self.node.time.monotonic_micros().saturating_sub(self.began) / 1000
+        });
+        let mut set = |position| assembly.set(position);
+        self.driver.finish(as_of, &mut set, paths, self.servers)
     }
 
     /// Whether the traversal is cancelled or out of time.
     fn is_over(&self) -> bool {
-        let late = |max| self.elapsed_millis() >= max;
-        self.cancel.cancelled() || self.budget.millis.is_some_and(late)
+        self.must_stop().is_some()
     }
 
+    /// Returns the reason why the traversal must stop now, other than what its steps count.
     fn must_stop(&self) -> Option<StopReason> {
         if self.cancel.cancelled() {
             return Some(self.cancel.reason());
         }
-        if self.budget.edges.is_some_and(|max| self.edges >= max) {
-            return Some(StopReason::Edges);
-        }
-        if self.is_over() {
-            return Some(StopReason::TimeOut);
-        }
-        let paths = if self.paths {
-            PATH_BYTES * self.edges
-        } else {
-            0
-        };
-        let bytes = VISITED_BYTES * self.visited + paths;
-        let over = self.budget.bytes.is_some_and(|max| bytes >= max);
-        over.then_some(StopReason::Bytes)
-    }
-
-    fn stop(&mut self, reason: StopReason, left: u64) {
-        self.stopped.push(Stop {
-            reason,
-            step: self.step.max(1),
-            vertices_left: left,
-        });
+        let elapsed = self.node.time.monotonic_micros().saturating_sub(self.began) / 1000;
+        let late = self.budget.millis.is_some_and(|max| elapsed >= max);
+        late.then_some(StopReason::TimeOut)
     }
 }
 

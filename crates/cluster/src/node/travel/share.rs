@@ -7,15 +7,12 @@ use crate::peer::{
     TraversalReply, Visited,
 };
 use crate::vnode::ServerId;
-use esker_engine::PartPlan;
+use esker_engine::TraversalPlan;
+use esker_model::traversal::{PATH_STEP_BYTES, VISITED_BYTES};
 use esker_model::{Cancel, VertexId};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-
-/// Memory of a visited vertex and of one edge of a path, in bytes, as budgets count them.
-pub(super) const VISITED_BYTES: u64 = 5;
-pub(super) const PATH_BYTES: u64 = 64;
 
 /// Number of visited vertices in a page.
 const PAGE_VERTICES: usize = 1 << 14;
@@ -24,7 +21,7 @@ const PAGE_VERTICES: usize = 1 << 14;
 #[derive(Debug)]
 pub(super) struct TraversalShare {
     pub(super) begin: TraversalBegin,
-    pub(super) plan: PartPlan,
+    pub(super) plan: TraversalPlan,
     /// Whether paths are kept.
     pub(super) paths: bool,
     /// The last step that began here; prefetching for a step ends when it begins.
@@ -95,7 +92,7 @@ struct VisitedVertex {
 }
 
 impl TraversalShare {
-    pub(super) fn new(begin: TraversalBegin, plan: PartPlan) -> Self {
+    pub(super) fn new(begin: TraversalBegin, plan: TraversalPlan) -> Self {
         Self {
             paths: begin.traversal.return_paths,
             begin,
@@ -322,7 +319,7 @@ impl ShareState {
 
     /// Memory of the traversal on this server in bytes, as budgets count it.
     pub(super) fn bytes(&self) -> u64 {
-        VISITED_BYTES * self.visited + PATH_BYTES * self.path_edges
+        VISITED_BYTES * self.visited + PATH_STEP_BYTES * self.path_edges
     }
 
     /// Queues vertices to continue from.

@@ -43,7 +43,7 @@ impl Node {
             let start = share.state().visited_at(ChainPosition(0)).len();
             return Ok(TraversalReply::Started(start as u64));
         }
-        let mut plan = self.engine.plan_part(&begin.traversal, begin.now)?;
+        let mut plan = self.engine.plan_traversal(&begin.traversal, begin.now)?;
         plan.start_at(&begin.starts);
         let named = plan.start_vertices();
         self.wait_for_pending(named.as_deref(), plan.newest())
