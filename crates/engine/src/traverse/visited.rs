@@ -172,6 +172,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     proptest! {
+        #![proptest_config(ProptestConfig::with_cases(32))]
         /// Small and large sets, in small and large caches, agree with a map.
         #[test]
         fn a_set_agrees_with_a_map(
