@@ -233,42 +233,54 @@ impl Engine {
         self.names.note_vertices();
         let mut writer = lock(&self.writer);
         let _writing = self.begin_structural_change()?;
-        self.merge_counters(&writer)?;
+        self.merge_counters(writer.clock.last())?;
         let version = writer.clock.tick(self.clock.now_millis());
         let mut marker = WriteBatch::default();
         marker.put(Table::Meta, BULK_KEY, Vec::new());
         // Recorded so that the version is not assigned again after a crash.
         marker.put(Table::Meta, NEWEST_KEY, version_value(version));
-        self.feed.end_persistence(&mut marker);
-        let begun = self.store.commit(marker, Durability::Sync);
-        self.feed.committed(begun.is_ok());
-        begun?;
+        self.commit_unlisted(marker)?;
         let mut report = BulkReport::default();
+        let loaded = self.load_rounds(&mut writer, version, mutations, progress, &mut report);
+        // Followers read everything again, also what a load wrote that failed midway.
+        self.feed.invalidate();
+        let invalid = loaded?;
+        let mut done = WriteBatch::default();
+        done.remove(Table::Meta, BULK_KEY);
+        done.put(Table::Meta, NEWEST_KEY, version_value(writer.clock.last()));
+        self.store.commit(done, Durability::Sync)?;
+        invalid.map_or(Ok(report), Err)
+    }
+
+    /// Writes all mutations up to the first invalid one, whose error is returned.
+    fn load_rounds(
+        &self,
+        writer: &mut Writer,
+        version: Version,
+        mutations: &mut dyn Iterator<Item = Result<Mutation>>,
+        progress: &mut dyn FnMut(u64),
+        report: &mut BulkReport,
+    ) -> Result<Option<Error>> {
         let schema = self.schema_now();
         let mut round = Round::default();
-        let mut failed = None;
+        let mut invalid = None;
         for mutation in mutations {
             match mutation.and_then(|m| round.add(&schema, m, version, self.names.any())) {
                 Ok(()) => report.mutations += 1,
                 Err(e) => {
                     // The valid mutations so far are written; the caller gets the error.
-                    failed = Some(e);
+                    invalid = Some(e);
                     break;
                 }
             }
             if round.bytes() >= ROUND_BYTES {
-                self.write_round(&mut writer, std::mem::take(&mut round), &mut report)?;
+                self.write_round(writer, std::mem::take(&mut round), report)?;
                 progress(report.mutations);
             }
         }
-        self.write_round(&mut writer, round, &mut report)?;
+        self.write_round(writer, round, report)?;
         progress(report.mutations);
-        self.feed.invalidate();
-        let mut done = WriteBatch::default();
-        done.remove(Table::Meta, BULK_KEY);
-        done.put(Table::Meta, NEWEST_KEY, version_value(writer.clock.last()));
-        self.store.commit(done, Durability::Sync)?;
-        failed.map_or(Ok(report), Err)
+        Ok(invalid)
     }
 
     fn write_round(
@@ -296,7 +308,7 @@ impl Engine {
             report.vertices_created += commit.vertices_created;
             report.edges_created += commit.edges_created;
         }
-        self.merge_counters(writer)
+        self.merge_counters(writer.clock.last())
     }
 
     /// Returns rows of new vertices, by key. Other changes of vertices become ordinary mutations, in the given order.

@@ -17,7 +17,7 @@ use esker_model::key::{
 };
 use esker_model::record::{AttributeRecord, EdgeRecord, StaticRecord, VertexRecord};
 use esker_model::{Cancel, EdgeTypeId, Flow, Result, Schema, VertexId, VertexTypeId};
-use esker_store::{Durability, KeyRange, Snapshot, Table, WriteBatch};
+use esker_store::{KeyRange, Snapshot, Table, WriteBatch};
 use reachable::Reachable;
 use std::collections::BTreeMap;
 
@@ -38,7 +38,7 @@ impl Engine {
     ) -> Result<CheckReport> {
         let writer = lock(&self.writer);
         // Merged first, so that the counters' rows are complete.
-        self.merge_counters(&writer)?;
+        self.merge_counters(writer.clock.last())?;
         if !options.repair {
             let (report, _) = self.check_once(Pass::Look, options.part, cancel, progress)?;
             return Ok(report);
@@ -544,13 +544,8 @@ impl Check<'_> {
 
     fn write_repairs(&mut self, at_least: usize) -> Result<()> {
         if self.repairs.len() > at_least {
-            let mut batch = std::mem::take(&mut self.repairs);
-            let feed = &self.engine.feed;
-            feed.end_persistence(&mut batch);
-            let done = self.engine.store.commit(batch, Durability::Sync);
-            feed.committed(done.is_ok());
-            feed.invalidate();
-            done?;
+            let batch = std::mem::take(&mut self.repairs);
+            self.engine.commit_unlisted(batch)?;
         }
         Ok(())
     }

@@ -29,7 +29,7 @@ use crate::txn::lock;
 use esker_model::key::HistoryKey;
 use esker_model::record::EdgeRecord;
 use esker_model::{Cancel, Error, Flow, Result, Version};
-use esker_store::{Durability, KeyRange, Snapshot, Table, WriteBatch};
+use esker_store::{KeyRange, Snapshot, Table, WriteBatch};
 use std::sync::atomic::Ordering;
 
 /// Rows archived, and then removed from the store, at a time.
@@ -103,11 +103,7 @@ impl Engine {
         batch.put(Table::Meta, RETAINED_KEY, version_value(retained));
         rows.into_iter()
             .for_each(|(key, _)| batch.remove(Table::History, key));
-        self.feed.end_persistence(&mut batch);
-        let done = self.store.commit(batch, Durability::Sync);
-        self.feed.committed(done.is_ok());
-        self.feed.invalidate();
-        done
+        self.commit_unlisted(batch)
     }
 }
 

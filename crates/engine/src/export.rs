@@ -234,7 +234,7 @@ impl Engine {
         }
         let new_objects = NewObjects::default();
         self.objects
-            .commit_with(batch, &new_objects, &[], Durability::Relaxed)?;
+            .commit_with(batch, None, &new_objects, &[], Durability::Relaxed)?;
         self.objects.checkpoint_if_due()
     }
 }

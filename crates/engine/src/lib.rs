@@ -13,6 +13,7 @@ mod bulk;
 mod catalog;
 mod check;
 mod clock;
+mod commit;
 mod compact;
 mod counts;
 mod deleted;
@@ -49,5 +50,5 @@ pub use traverse::{
     PartExpansion, PlannedHop, PlannedSegment, StepOutcome, TraversalDriver, TraversalPlan,
     TraversalStep, VisitedNode, assemble_paths, explain,
 };
-pub use txn::{Absent, EdgeRow, PartChange, PartOp, SideWrites};
+pub use txn::{Absent, EdgeRow, PartChange, PartCommit, PartOp, SideWrites};
 pub use visibility::View;

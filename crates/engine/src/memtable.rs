@@ -55,15 +55,7 @@ pub(crate) struct MemtableStore {
     gate: RwLock<()>,
     /// Number of snapshots by the last commit that they see.
     open_snapshots: Mutex<BTreeMap<u64, usize>>,
-    /// Rows of the next commit.
-    next: Mutex<Option<PendingRows>>,
     cache: Cache,
-}
-
-/// Rows of an announced commit, and the key in `meta` that identifies the commit.
-struct PendingRows {
-    pending: Vec<u8>,
-    rows: Arc<WriteBatch>,
 }
 
 impl std::fmt::Debug for MemtableStore {
@@ -114,7 +106,6 @@ impl MemtableStore {
             state: RwLock::default(),
             gate: RwLock::default(),
             open_snapshots: Mutex::default(),
-            next: Mutex::default(),
             cache: Cache::new(cache_bytes, free_memory),
         }
     }
@@ -141,30 +132,22 @@ impl MemtableStore {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn next(&self) -> MutexGuard<'_, Option<PendingRows>> {
-        self.next.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Announces the rows of the commit that sets a row of `meta`: they become visible with that row, and no snapshot
-    /// sees one without the other. Must be called by the holder of the engine's write lock.
-    pub(crate) fn announce(&self, pending: Vec<u8>, rows: Arc<WriteBatch>) {
-        *self.next() = Some(PendingRows { pending, rows });
-    }
-
-    /// Withdraws the announcement of a commit that failed, possibly before it reached this layer.
-    pub(crate) fn withdraw(&self) {
-        *self.next() = None;
-    }
-
-    /// Returns the announced rows of a batch.
-    fn take_pending(&self, batch: &WriteBatch) -> Option<Arc<WriteBatch>> {
-        let mut next = self.next();
-        // Commits without the write lock pass here, too.
-        let is = |next: &mut PendingRows| {
-            let mut writes = batch.iter();
-            writes.any(|w| w.table == Table::Meta && w.key == next.pending)
+    /// Commits a batch together with rows of `names`, which are in its pending row: no snapshot sees one without the other.
+    /// Must be called by the holder of the engine's write lock.
+    pub(crate) fn commit_with(
+        &self,
+        batch: WriteBatch,
+        rows: Option<&WriteBatch>,
+        durability: Durability,
+    ) -> Result<()> {
+        let Some(rows) = rows else {
+            return self.commit(batch, durability);
         };
-        next.take_if(is).map(|next| next.rows)
+        // A commit of a single row is atomic without the lock.
+        let several = batch.len() > 1;
+        let _gate = several.then(|| self.gate_exclusive());
+        self.inner.commit(batch, durability)?;
+        self.add(rows)
     }
 
     /// Checks that all keys of a batch fit the memtable.
@@ -379,13 +362,6 @@ impl Store for MemtableStore {
     }
 
     fn commit(&self, batch: WriteBatch, durability: Durability) -> Result<()> {
-        if let Some(rows) = self.take_pending(&batch) {
-            // A commit of a single row is atomic without the lock.
-            let several = batch.len() > 1;
-            let _gate = several.then(|| self.gate_exclusive());
-            self.inner.commit(batch, durability)?;
-            return self.add(&rows);
-        }
         let names = || batch.iter().filter(|w| w.table == TABLE);
         if let Some(write) = names().find(|w| self.has_row(w.key)) {
             // The pending row would overwrite this one later.

@@ -331,6 +331,7 @@ impl Node {
                         .push((Table::Names, row.key.clone(), row.value.clone()));
                 }
                 side_writes.counters.extend(names.counters.iter().copied());
+                side_writes.moves_paths |= names.structure;
             }
         }
         let at = |op: &PartOp| {
@@ -348,9 +349,6 @@ impl Node {
         for (adopt, splits) in adopted {
             self.state().set_splits(adopt.vertex, splits);
             self.note_adopted(adopt);
-        }
-        if part.ops.iter().any(|op| op.change.is_structure()) {
-            self.engine.forget_directories();
         }
         self.note_growth(part);
         self.note_entries(&created_entries(part));

@@ -7,23 +7,21 @@
 mod persist;
 
 use crate::Engine;
-use crate::object::object_of;
+use crate::commit::ChangedRow;
 use crate::txn::lock;
-use esker_model::key::{EDGE_KEY_BYTES, EdgeKey, RowKey};
-use esker_model::namespace::record::{Dentry, is_dentry};
+use esker_model::key::{EDGE_KEY_BYTES, EdgeKey, vertex as vertex_key};
+use esker_model::namespace::record::Dentry;
 use esker_model::{Flow, Result, Schema, Version, VertexId};
-use esker_store::{KeyRange, Table, WriteBatch};
+use esker_store::{KeyRange, Store, Table};
 use std::collections::{HashSet, VecDeque};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 
 pub use persist::FeedMark;
 use persist::Persistence;
 
 /// Maximum number of keys in memory; followers that are further behind read everything.
 const KEYS_MAX: usize = 1 << 20;
-/// First byte of the keys of location records.
-const LOCATION_RECORD: u8 = 2;
 /// Byte after the id in the key of an edge's row.
 const EDGE: u8 = 3;
 
@@ -117,55 +115,84 @@ impl FeedChanges {
     }
 }
 
-impl Feed {
-    /// Collects the items that a commit is about to touch, if the feed is followed.
-    pub(crate) fn collect<'w>(
-        &self,
-        batches: impl Iterator<Item = &'w WriteBatch>,
+/// Collects the items that a commit touches.
+pub(crate) struct FeedCollector<'s> {
+    store: &'s dyn Store,
+    /// Whether files may have vertices.
+    file_vertices: bool,
+    touched: Vec<Touched>,
+    names: bool,
+}
+
+impl FeedCollector<'_> {
+    /// Adds the item that a row belongs to.
+    pub(crate) fn add(&mut self, row: ChangedRow<'_>) {
+        let touched = match row {
+            ChangedRow::Vertex(id) => Some(Touched::Vertex(id)),
+            ChangedRow::Edge(key) => Some(Touched::Edge(key)),
+            // Changes with older versions touch only rows of `history`.
+            ChangedRow::History(key) => past_of(key).filter(|of| self.touched.last() != Some(of)),
+            ChangedRow::Location(id) => {
+                self.names = true;
+                Some(Touched::Vertex(id))
+            }
+            // The attributes of a file with one name are in its entry.
+            ChangedRow::Dentry(_, row) => {
+                let dentry = row.and_then(|row| Dentry::decode(row).ok());
+                let id = dentry.map(|d| d.id).filter(|id| self.is_vertex(*id));
+                id.map(Touched::Vertex)
+            }
+        };
+        self.touched.extend(touched);
+    }
+
+    /// Whether a file has a vertex.
+    fn is_vertex(&self, id: VertexId) -> bool {
+        let read = || {
+            self.store
+                .get_with(Table::Rows, &vertex_key(id), &mut |_| {})
+        };
+        self.file_vertices && read().unwrap_or(true)
+    }
+
+    /// Returns the entry of the commit; `late` is the oldest explicit version of a change.
+    pub(crate) fn finish(
+        self,
         new_objects: impl Iterator<Item = VertexId>,
         late: Version,
-        is_vertex: impl Fn(VertexId) -> bool,
-    ) -> Option<FeedEntry> {
-        if !self.followed.load(Ordering::Acquire) {
-            return None;
-        }
-        let mut names = false;
-        let mut touched: Vec<Touched> = new_objects.map(Touched::Vertex).collect();
-        for write in batches.flat_map(WriteBatch::iter) {
-            match write.table {
-                Table::Rows => match object_of(write.key) {
-                    Some(id) => touched.push(Touched::Vertex(id.vertex())),
-                    None => touched.extend(RowKey::decode(write.key).ok().map(|key| match key {
-                        RowKey::Vertex(id) => Touched::Vertex(id),
-                        RowKey::Edge(edge) => Touched::Edge(edge),
-                    })),
-                },
-                // Changes with older versions touch only rows of `history`.
-                Table::History => match past_of(write.key) {
-                    Some(of) if touched.last() != Some(&of) => touched.push(of),
-                    _ => {}
-                },
-                Table::Names if write.key.first() == Some(&LOCATION_RECORD) => {
-                    names = true;
-                    let id = write.key.get(1..17).and_then(|id| id.try_into().ok());
-                    touched.extend(id.map(|id| Touched::Vertex(VertexId(id))));
-                }
-                // The attributes of a file with one name are in its entry.
-                Table::Names if is_dentry(write.key) => {
-                    let dentry = write.value.and_then(|row| Dentry::decode(row).ok());
-                    let id = dentry.map(|d| d.id).filter(|id| is_vertex(*id));
-                    touched.extend(id.map(Touched::Vertex));
-                }
-                _ => {}
-            }
-        }
+    ) -> FeedEntry {
+        let Self {
+            mut touched, names, ..
+        } = self;
+        touched.extend(new_objects.map(Touched::Vertex));
         touched.sort_unstable();
         touched.dedup();
-        Some(FeedEntry {
+        FeedEntry {
             touched,
             late,
             names,
-        })
+        }
+    }
+}
+
+impl Feed {
+    /// Whether anybody follows, or the feed is on disk.
+    pub(crate) fn is_followed(&self) -> bool {
+        self.followed.load(Ordering::Acquire)
+    }
+
+    /// Begins to collect the items that a commit is about to touch. `file_vertices` tells whether files may have vertices.
+    pub(crate) fn collect<'s>(
+        &self,
+        store: &'s Arc<dyn Store>,
+        file_vertices: bool,
+    ) -> FeedCollector<'s> {
+        FeedCollector {
+            store: &**store,
+            file_vertices,
+            touched: Vec::new(),
+            names: false,
+        }
     }
 
     /// Appends the entry of a commit that succeeded, or may have.
@@ -275,13 +302,7 @@ mod tests {
     #[test]
     fn it_tells_what_came_since_or_that_it_cannot() {
         let feed = Feed::default();
-        assert!(
-            feed.collect(std::iter::empty(), std::iter::empty(), Version::MAX, |_| {
-                true
-            })
-            .is_none(),
-            "nobody follows"
-        );
+        assert!(!feed.is_followed());
         let since = |feed: &Feed, position: u64| {
             let inner = lock(&feed.inner);
             inner.until - position <= inner.entries.len() as u64

@@ -333,15 +333,12 @@ impl Engine {
         })
     }
 
-    /// Ends the feed on disk before a change that cannot be listed.
-    pub(crate) fn end_persistent_feed(&self) -> Result<()> {
-        let mut batch = WriteBatch::default();
+    /// Commits rows past the transactions whose changes cannot be listed. All followers must read everything.
+    pub(crate) fn commit_unlisted(&self, mut batch: WriteBatch) -> Result<()> {
         self.feed.end_persistence(&mut batch);
-        if batch.is_empty() {
-            return Ok(());
-        }
         let done = self.store.commit(batch, Durability::Sync);
         self.feed.committed(done.is_ok());
+        self.feed.invalidate();
         done
     }
 }

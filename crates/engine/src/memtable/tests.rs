@@ -168,28 +168,24 @@ fn seen_bytes(n: u32) -> [u8; 4] {
 }
 
 #[test]
-fn rows_come_with_the_commit_that_they_are_expected_with() {
+fn rows_come_with_their_commit() {
     let store = open();
     let meta = |key: &[u8]| {
         let mut batch = WriteBatch::default();
         batch.put(Table::Meta, key, b"x");
         batch
     };
-    store.announce(b"mine".to_vec(), Arc::new(one(1, Some(1))));
-    store.commit(meta(b"other"), Durability::Relaxed).unwrap();
-    assert_eq!(store.get(TABLE, &[1]).unwrap(), None);
     let before = store.take_snapshot().unwrap();
-    store.commit(meta(b"mine"), Durability::Relaxed).unwrap();
+    let rows = one(1, Some(1));
+    store
+        .commit_with(meta(b"mine"), Some(&rows), Durability::Relaxed)
+        .unwrap();
     assert_eq!(store.get(TABLE, &[1]).unwrap(), Some(vec![1]));
     assert_eq!(before.get(TABLE, &[1]).unwrap(), None);
-    store.announce(b"mine".to_vec(), Arc::new(one(2, Some(2))));
-    store.withdraw();
-    store.commit(meta(b"mine"), Durability::Relaxed).unwrap();
-    assert_eq!(
-        store.get(TABLE, &[2]).unwrap(),
-        None,
-        "it was for one that failed"
-    );
+    store
+        .commit_with(meta(b"other"), None, Durability::Relaxed)
+        .unwrap();
+    assert_eq!(store.get(TABLE, &[1]).unwrap(), Some(vec![1]));
 }
 
 #[test]
@@ -295,8 +291,9 @@ fn a_snapshot_during_a_write_out_sees_whole_commits() {
         }
         let mut batch = WriteBatch::default();
         batch.put(Table::Meta, b"pending", [number]);
-        store.announce(b"pending".to_vec(), Arc::new(rows));
-        store.commit(batch, Durability::Relaxed).unwrap();
+        store
+            .commit_with(batch, Some(&rows), Durability::Relaxed)
+            .unwrap();
     };
     commit(&store, 1);
     let writer = Arc::clone(&store);

@@ -8,12 +8,12 @@ use super::remote_rows::{
 use super::space::Differences;
 use super::{Filters, LocalDirectories, NamesTxn, file_kind};
 use crate::Engine;
-use crate::txn::{Effects, Overlay, Producers, Txn, clone_error, lock};
+use crate::txn::{CommitKind, Group, Overlay, Producers, Txn, lock};
 use esker_model::key::{Counter, SpaceKey};
 use esker_model::namespace::record::dentries_prefix;
 use esker_model::namespace::{AppliedChange, Change, digest};
 use esker_model::object::Principal;
-use esker_model::{Error, Flow, Op, Result, Version, VertexId, VertexTypeId};
+use esker_model::{Error, Flow, Op, Result, VertexId, VertexTypeId};
 use esker_store::{KeyRange, Table};
 
 /// Outcome of changes that this engine tried alone.
@@ -109,11 +109,6 @@ impl Engine {
         self.names.directories.get(path).map(|d| d.id)
     }
 
-    /// Clears the directory cache after directories were moved, removed or given other permissions.
-    pub fn forget_directories(&self) {
-        self.names.directories.clear();
-    }
-
     /// Applies changes as [`esker_model::namespace::Namespace::change`] does, up to the first that needs remote rows. The applied
     /// ones form one commit. With `once`, a repeated set changes nothing and gets the first outcomes; the idempotency key is
     /// recorded only if all changes were tried.
@@ -124,51 +119,65 @@ impl Engine {
         placement: &dyn RowPlacement,
         idempotency_key: Option<&[u8]>,
     ) -> Result<LocalOutcome> {
-        let mut local = LocalOutcome {
-            answers: Vec::with_capacity(changes.len()),
-            stopped: None,
-            made: Vec::new(),
-        };
-        let mut guard = lock(&self.writer);
-        let writer = &mut *guard;
+        let writer = &mut *lock(&self.writer);
         if placement.busy() {
-            local.stopped = Some(LocalStop::Busy);
-            return Ok(local);
+            return Ok(LocalOutcome {
+                answers: Vec::new(),
+                stopped: Some(LocalStop::Busy),
+                made: Vec::new(),
+            });
         }
         let partial = PartialStore::new(&*self.store, placement, None);
-        let schema = self.schema_now();
-        let mut overlay = Overlay::new(&partial);
-        if changes.len() > 16 {
-            overlay.reserve(changes.len() + 8);
-        }
-        let version = placement.version();
-        let next = writer.clock.last().next();
-        writer.clock.witness(version.max(next));
         let mut filters = Filters::default();
-        let mut names = self.names_txn(&mut filters, &partial);
-        writer.producers.begin();
         let set = ChangeSet {
             principal,
             changes,
             idempotency_key,
         };
+        let done = self.commit(writer, CommitKind::Local, &partial, |commit| {
+            let mut names = self.names_txn(&mut filters, &partial);
+            self.apply_local(commit, &mut names, &set, placement)
+        });
+        if done.is_err() {
+            // They may contain directories that do not exist.
+            self.names.directories.clear();
+        }
+        done
+    }
+
+    /// Applies changes up to the first that needs remote rows, unless they were applied before.
+    fn apply_local(
+        &self,
+        commit: &mut Group<'_, '_>,
+        names: &mut NamesTxn<'_>,
+        set: &ChangeSet<'_>,
+        placement: &dyn RowPlacement,
+    ) -> Result<LocalOutcome> {
+        let mut local = LocalOutcome {
+            answers: Vec::with_capacity(set.changes.len()),
+            stopped: None,
+            made: Vec::new(),
+        };
+        if set.changes.len() > 16 {
+            commit.overlay.reserve(set.changes.len() + 8);
+        }
+        let version = placement.version();
+        commit.witness(version);
         let now_millis = self.clock.now_millis();
-        let numbered = match self.admit_set(&set, &mut writer.producers, now_millis)? {
+        let numbered = match self.admit_set(set, commit.producers, now_millis)? {
             SetStatus::New(numbered) => numbered,
             SetStatus::Applied(answers) => {
                 local.answers = answers;
                 return Ok(local);
             }
         };
-        let mut total = Effects::default();
         let mut structural = false;
-        for change in changes {
-            overlay.savepoint();
-            let mut txn = self.names_part(&mut overlay, &schema, version, &mut writer.producers);
-            let answer = txn.change_name(&mut names, principal, change);
+        for change in set.changes {
+            let mut txn = commit.begin(version);
+            let answer = txn.change_name(names, set.principal, change);
             let effects = txn.effects;
             names.salt += 1;
-            let stopped = match partial.take_stop::<()>() {
+            let stopped = match names.partial.and_then(PartialStore::take_stop::<()>) {
                 Some(RunResult::Busy) => Some(LocalStop::Busy),
                 Some(_) => Some(LocalStop::Remote),
                 None if answer.is_err() || placement.is_sole_engine() => None,
@@ -176,32 +185,32 @@ impl Engine {
                     Some(LocalStop::Remote)
                 }
                 // Rows that are written without being read.
-                None => overlay
-                    .written(Table::Names)
-                    .find_map(|key| match placement.locate(key) {
+                None => commit.overlay.written(Table::Names).find_map(|key| {
+                    match placement.locate(key) {
                         RowLocation::Local => None,
                         RowLocation::Remote => Some(LocalStop::Remote),
                         RowLocation::Busy => Some(LocalStop::Busy),
-                    }),
+                    }
+                }),
             };
             if stopped.is_some() {
-                overlay.undo();
+                commit.undo();
                 local.stopped = stopped;
                 names.structural = structural;
                 break;
             }
             structural = names.structural;
-            let put = partial.take_put();
+            let put = names.partial.map_or_else(Vec::new, PartialStore::take_put);
             match &answer {
                 Ok(_) => {
                     if adds_entry(change) {
                         local.made.extend(put);
                     }
-                    total.absorb(effects);
+                    commit.keep(effects);
                     names.keep_differences();
                 }
                 Err(e) => {
-                    overlay.undo();
+                    commit.undo();
                     names.current.clear();
                     names.local.clear();
                     if !matches!(e, Error::File(_)) {
@@ -212,28 +221,17 @@ impl Engine {
             local.answers.push(answer);
         }
         for (counter, change) in names.space.iter() {
-            total.changes.add(counter, change);
+            commit.effects.changes.add(counter, change);
         }
+        commit.effects.moves_paths = names.structural;
         if let Some(numbered) = numbered
             && local.stopped.is_none()
             && local.answers.iter().any(Result::is_ok)
         {
             let answer = dedup::encode(version, &local.answers);
-            writer.producers.answered(&numbered, now_millis, answer);
+            commit.producers.answered(&numbered, now_millis, answer);
         }
-        let structural = names.structural;
-        total.moves_paths = structural;
-        let writing = self.begin_changes(&overlay, structural);
-        let committed = match &writing {
-            Ok(_) => self.commit_group(writer, overlay, &mut total),
-            Err(e) => Err(clone_error(e)),
-        };
-        writer.producers.end(committed.is_ok());
-        if structural || committed.is_err() {
-            self.names.directories.clear();
-            self.feed.invalidate();
-        }
-        committed.map(|()| local)
+        Ok(local)
     }
 
     /// Runs a change without committing it; returns the rows that it would write, with digests of the values read.
@@ -257,7 +255,15 @@ impl Engine {
         let mut filters = Filters::default();
         let mut producers = Producers::default();
         let mut names = self.names_txn(&mut filters, &partial);
-        let mut txn = self.names_part(&mut overlay, &schema, version, &mut producers);
+        let now_millis = self.clock.now_millis();
+        let mut txn = Txn::begin(
+            self,
+            &mut overlay,
+            &schema,
+            &mut producers,
+            version,
+            now_millis,
+        );
         let done = match txn.change_name(&mut names, principal, change) {
             Ok(done) => done,
             // The rows read belong to different states.
@@ -347,24 +353,6 @@ impl Engine {
             subtree_rows: super::subtree::SubtreeRows::default(),
             bulk_load_rows_min: usize::MAX,
         }
-    }
-
-    fn names_part<'a, 's>(
-        &'a self,
-        overlay: &'a mut Overlay<'s>,
-        schema: &'a esker_model::Schema,
-        senders_version: Version,
-        producers: &'a mut Producers,
-    ) -> Txn<'a, 's> {
-        let now_millis = self.clock.now_millis();
-        Txn::begin(
-            self,
-            overlay,
-            schema,
-            producers,
-            senders_version,
-            now_millis,
-        )
     }
 }
 

@@ -10,9 +10,9 @@
 
 use crate::Engine;
 use crate::catalog::INGEST_KEY;
-use crate::txn::{Effects, Overlay, Writer};
+use crate::commit::{CommitParticipant, PendingCommit};
 use esker_model::codec::{Reader, put_bytes};
-use esker_model::{Error, Result};
+use esker_model::{Error, Result, Version};
 use esker_store::{Durability, KeyRange, Table, WriteBatch};
 
 /// Rows of table `names` received from another engine.
@@ -25,7 +25,7 @@ pub struct IngestedRows {
 }
 
 impl IngestedRows {
-    fn check(&self) -> Result<()> {
+    pub(crate) fn check(&self) -> Result<()> {
         let mut ranges = self.ranges.iter().peekable();
         for (key, _) in &self.rows {
             while ranges.next_if(|(_, until)| until <= key).is_some() {}
@@ -39,47 +39,62 @@ impl IngestedRows {
     }
 }
 
-impl Engine {
-    /// Commits a batch after bulk-loading ingested rows; on any failure, all of these rows are removed.
-    pub(crate) fn commit_ingest(
-        &self,
-        writer: &mut Writer,
-        mut overlay: Overlay<'_>,
-        total: &mut Effects,
-        ingested: &IngestedRows,
-    ) -> Result<()> {
-        ingested.check()?;
-        // Rows of an earlier ingestion that failed and could not be removed.
-        self.recover_ingest()?;
-        overlay.remove(Table::Meta, INGEST_KEY);
-        let committed = self
-            .load_ingested(writer, ingested)
-            .and_then(|()| self.commit_group(writer, overlay, total));
-        if committed.is_err() {
-            // If this fails, the rows are removed when the database is opened.
-            let _ = self.recover_ingest();
-        }
-        committed
+/// The bulk load of ingested rows; on any failure, all of them are removed.
+pub(crate) struct IngestLoad<'e> {
+    engine: &'e Engine,
+    rows: IngestedRows,
+}
+
+impl<'e> IngestLoad<'e> {
+    pub(crate) fn new(engine: &'e Engine, rows: IngestedRows) -> Self {
+        Self { engine, rows }
     }
 
-    fn load_ingested(&self, writer: &Writer, ingested: &IngestedRows) -> Result<()> {
+    fn load(&self, version: Version) -> Result<()> {
+        let store = &self.engine.store;
         // Rows in the memtable, including removals, would hide those of the table.
-        self.merge_counters_before(writer.clock.last())?;
+        self.engine.merge_counters_before(version)?;
         let mut marker = Vec::new();
-        for (from, until) in &ingested.ranges {
+        for (from, until) in &self.rows.ranges {
             put_bytes(&mut marker, from);
             put_bytes(&mut marker, until);
         }
         let mut batch = WriteBatch::default();
         batch.put(Table::Meta, INGEST_KEY, marker);
-        self.store.commit(batch, Durability::Sync)?;
-        let mut load = self.store.bulk_load(Table::Names)?;
-        for (key, value) in &ingested.rows {
+        store.commit(batch, Durability::Sync)?;
+        let mut load = store.bulk_load(Table::Names)?;
+        for (key, value) in &self.rows.rows {
             load.push(key, value)?;
         }
         load.finish()
     }
 
+    fn undo(&self) {
+        // If this fails, the rows are removed when the database is opened.
+        let _ = self.engine.recover_ingest();
+    }
+}
+
+impl CommitParticipant for IngestLoad<'_> {
+    fn prepare(&mut self, commit: &mut PendingCommit) -> Result<()> {
+        // Rows of an earlier ingestion that failed and could not be removed.
+        self.engine.recover_ingest()?;
+        commit.batch.remove(Table::Meta, INGEST_KEY);
+        let loaded = self.load(commit.version);
+        if loaded.is_err() {
+            self.undo();
+        }
+        loaded
+    }
+
+    fn committed(&mut self, _commit: &PendingCommit) {}
+
+    fn aborted(&mut self, _commit: &PendingCommit) {
+        self.undo();
+    }
+}
+
+impl Engine {
     /// Removes ingested rows that no commit made this engine's own, if there are any.
     pub(crate) fn recover_ingest(&self) -> Result<()> {
         let Some(marker) = self.store.get(Table::Meta, INGEST_KEY)? else {

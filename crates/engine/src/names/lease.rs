@@ -12,9 +12,10 @@
 use super::remote_rows::{RemoteData, RowLocation, RowPlacement, RunResult};
 use super::resolve::Reached;
 use crate::Engine;
-use crate::txn::{Overlay, lock};
+use crate::object::object_of;
+use crate::txn::lock;
 use esker_model::key;
-use esker_model::namespace::record::{DentryInode, dentries_prefix, dentry_key};
+use esker_model::namespace::record::{DentryInode, dentries_prefix, dentry_key, is_dentry};
 use esker_model::namespace::{Inode, Kind, NamePath, Namespace as _, hash_of};
 use esker_model::object::Principal;
 use esker_model::{Error, Result, VertexId};
@@ -74,13 +75,15 @@ pub(crate) struct LeaseBlock<'p> {
     paths: bool,
 }
 
-/// Returns the slot of a row, if answers depend on the row.
+/// Returns the slot of a row, if answers depend on the row: that of an entry, and that of a file's vertex.
 fn slot_of(table: Table, key: &[u8]) -> Option<usize> {
     const HASHED: usize = 25;
     let key = match table {
         // All entries with one hash share a slot: the number after the hash may change.
-        Table::Names => key.get(..HASHED).unwrap_or(key),
-        Table::Rows if key.len() == size_of_val(&key::vertex(VertexId([0; 16]))) => key,
+        Table::Names if is_dentry(key) => key.get(..HASHED).unwrap_or(key),
+        Table::Rows if key.len() == size_of_val(&key::vertex(VertexId([0; 16]))) => {
+            object_of(key).is_none().then_some(key)?
+        }
         _ => return None,
     };
     let hash = FixedState::default().hash_one((table as u8, key));
@@ -378,16 +381,6 @@ impl Engine {
     pub(crate) fn begin_structural_change(&self) -> Result<Option<LeaseBlock<'_>>> {
         let clock = || self.clock.monotonic_micros();
         self.names.leases.begin(std::iter::empty(), true, clock)
-    }
-
-    /// [`Leases::begin`] for all keys of an overlay.
-    pub(crate) fn begin_changes(
-        &self,
-        overlay: &Overlay<'_>,
-        paths: bool,
-    ) -> Result<Option<LeaseBlock<'_>>> {
-        let clock = || self.clock.monotonic_micros();
-        self.names.leases.begin(overlay.keys(), paths, clock)
     }
 }
 

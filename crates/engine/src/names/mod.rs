@@ -34,18 +34,20 @@ pub use vertices::show_tags;
 
 use crate::Engine;
 use crate::counts::PendingCounters;
-use crate::txn::{Effects, Overlay, Txn, Writer, clone_error};
+use crate::txn::{CommitKind, Group, Writer};
 use batching::{ChangeSet, Outcomes, SetStatus};
-use directory::{Directories, Directory};
+pub(crate) use directory::Directories;
+use directory::Directory;
 pub use distributed_read::{RawEntry, path_of};
 pub use distributed_write::{ChangePlan, LocalOutcome, LocalStop, PlannedRow};
-use esker_model::{Error, Result};
+use esker_model::{Error, Result, Version};
 pub use file_visibility::{FileVisibility, MaybeFile};
 pub(crate) use filter::Filters;
 use foldhash::fast::FixedState;
+pub(crate) use ingest::IngestLoad;
 pub use ingest::IngestedRows;
 pub use lease::LEASE_MAX;
-pub(crate) use lease::Leases;
+pub(crate) use lease::{LeaseBlock, Leases};
 pub use read::sums_of;
 use remote_rows::PartialStore;
 pub use remote_rows::{DirectorySums, Need, RemoteData, RowLocation, RowPlacement, RunResult};
@@ -53,7 +55,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use subtree::{SubtreeRows, unmark};
+use subtree::{SubtreeLoad, SubtreeRows};
 use watch::NameWatches;
 pub use watch::{EntryChange, NamesChange, NamesListener};
 
@@ -165,134 +167,88 @@ impl Engine {
         writer: &mut Writer,
         sets: &[ChangeSet<'_>],
     ) -> Result<Vec<Result<Outcomes>>> {
-        let schema = self.schema_now();
-        let mut overlay = Overlay::new(&*self.store);
-        let count: usize = sets.iter().map(|s| s.changes.len()).sum();
-        if count > 16 {
-            overlay.reserve(count + 8);
-        }
-        let now_millis = self.clock.now_millis();
-        let version = writer.clock.tick(now_millis);
-        let mut names = NamesTxn {
-            names: &self.names,
-            pending: &self.counters,
-            filters: &mut writer.filters,
-            partial: None,
-            local: LocalDirectories::default(),
-            structural: false,
-            space: space::Differences::default(),
-            current: Vec::new(),
-            salt: 0,
-            subtree_rows: SubtreeRows::default(),
-            bulk_load_rows_min: self.settings.bulk_load_rows_min,
-        };
-        writer.producers.begin();
-        let mut total = Effects::default();
-        let mut answers = Vec::with_capacity(sets.len());
-        for set in sets {
-            let numbered = match self.admit_set(set, &mut writer.producers, now_millis) {
-                Ok(SetStatus::New(numbered)) => numbered,
-                Ok(SetStatus::Applied(outcomes)) => {
-                    answers.push(Ok(outcomes));
-                    continue;
-                }
-                Err(e) => {
-                    answers.push(Err(e));
-                    continue;
-                }
+        // Lost unless the commit succeeds: they may have names that do not exist.
+        let mut filters = std::mem::take(&mut writer.filters);
+        let done = self.commit(writer, CommitKind::Local, &*self.store, |commit| {
+            let names = &mut NamesTxn {
+                names: &self.names,
+                pending: &self.counters,
+                filters: &mut filters,
+                partial: None,
+                local: LocalDirectories::default(),
+                structural: false,
+                space: space::Differences::default(),
+                current: Vec::new(),
+                salt: 0,
+                subtree_rows: SubtreeRows::default(),
+                bulk_load_rows_min: self.settings.bulk_load_rows_min,
             };
-            let mut outcomes = Vec::with_capacity(set.changes.len());
-            for change in set.changes {
-                overlay.savepoint();
-                let mut txn = Txn::begin(
-                    self,
-                    &mut overlay,
-                    &schema,
-                    &mut writer.producers,
-                    version,
-                    now_millis,
-                );
-                let outcome = txn.change_name(&mut names, set.principal, change);
-                let effects = txn.effects;
-                names.salt += 1;
-                match &outcome {
-                    Ok(_) => {
-                        total.absorb(effects);
-                        names.keep_differences();
-                    }
-                    Err(e) => {
-                        overlay.undo();
-                        names.current.clear();
-                        names.local.clear();
-                        if !matches!(e, Error::File(_)) {
-                            names.invalidate_cache();
-                            names.filters.clear();
-                        }
-                    }
-                }
-                outcomes.push(outcome);
+            let count: usize = sets.iter().map(|s| s.changes.len()).sum();
+            if count > 16 {
+                commit.overlay.reserve(count + 8);
             }
-            // A set that changed nothing is not recorded; a repetition may be decided differently.
-            if let Some(numbered) = numbered
-                && outcomes.iter().any(Result::is_ok)
-            {
-                let answer = dedup::encode(version, &outcomes);
-                writer.producers.answered(&numbered, now_millis, answer);
+            let version = commit.tick();
+            let answers = sets.iter();
+            let answers = answers.map(|set| self.apply_set(commit, names, set, version));
+            let answers = answers.collect();
+            for (counter, change) in names.space.iter() {
+                commit.effects.changes.add(counter, change);
             }
-            answers.push(Ok(outcomes));
-        }
-        for (counter, change) in names.space.iter() {
-            total.changes.add(counter, change);
-        }
-        self.names.note_any();
-        let structural = names.structural;
-        total.moves_paths = structural;
-        let mut subtree_rows = std::mem::take(&mut names.subtree_rows);
-        // Paths of all descendants may have changed, and bulk-loaded rows bypass the commit: the feed cannot report either.
-        let untold = structural || !subtree_rows.is_empty() && self.names.has_vertices();
-        let writing = self.begin_changes(&overlay, structural);
-        let ended = match (&writing, untold) {
-            (Ok(_), true) => self.end_persistent_feed(),
-            _ => Ok(()),
-        };
-        let committed = match (&writing, ended) {
-            (Err(e), _) => Err(clone_error(e)),
-            (_, Err(e)) => Err(e),
-            _ if subtree_rows.is_empty() => self.commit_group(writer, overlay, &mut total),
-            _ => self.commit_subtree(writer, overlay, &mut total, &mut subtree_rows),
-        };
-        writer.producers.end(committed.is_ok());
-        if structural || committed.is_err() {
+            commit.effects.moves_paths = names.structural;
+            let rows = std::mem::take(&mut names.subtree_rows);
+            if !rows.is_empty() {
+                commit.effects.bypasses_feed = self.names.has_vertices();
+                commit.bulk_load(SubtreeLoad::new(self, rows));
+            }
+            Ok(answers)
+        });
+        if done.is_ok() {
+            writer.filters = filters;
+        } else {
+            // They may contain directories that do not exist.
             self.names.directories.clear();
         }
-        if untold || committed.is_err() {
-            self.feed.invalidate();
-        }
-        if committed.is_err() {
-            writer.filters.clear();
-        }
-        committed?;
-        Ok(answers)
+        done
     }
 
-    /// Commits a subtree after bulk-loading its rows; on any failure, all its rows are removed.
-    fn commit_subtree(
+    /// Applies the changes of one caller, unless they were applied before.
+    fn apply_set(
         &self,
-        writer: &mut Writer,
-        mut overlay: Overlay<'_>,
-        total: &mut Effects,
-        subtree_rows: &mut SubtreeRows,
-    ) -> Result<()> {
-        // Rows of an earlier subtree that failed and could not be removed.
-        self.recover_subtree()?;
-        unmark(&mut overlay);
-        let committed = self
-            .write_subtree(writer, subtree_rows)
-            .and_then(|()| self.commit_group(writer, overlay, total));
-        if committed.is_err() {
-            // If this fails, the rows are removed when the database is opened.
-            let _ = self.recover_subtree();
+        commit: &mut Group<'_, '_>,
+        names: &mut NamesTxn<'_>,
+        set: &ChangeSet<'_>,
+        version: Version,
+    ) -> Result<Outcomes> {
+        let now_millis = self.clock.now_millis();
+        let numbered = match self.admit_set(set, commit.producers, now_millis)? {
+            SetStatus::New(numbered) => numbered,
+            SetStatus::Applied(outcomes) => return Ok(outcomes),
+        };
+        let mut outcomes = Vec::with_capacity(set.changes.len());
+        for change in set.changes {
+            let outcome =
+                commit.change(version, |txn| txn.change_name(names, set.principal, change));
+            names.salt += 1;
+            match &outcome {
+                Ok(_) => names.keep_differences(),
+                Err(e) => {
+                    names.current.clear();
+                    names.local.clear();
+                    if !matches!(e, Error::File(_)) {
+                        names.invalidate_cache();
+                        names.filters.clear();
+                    }
+                }
+            }
+            outcomes.push(outcome);
         }
-        committed
+        // A set that changed nothing is not recorded; a repetition may be decided differently.
+        if let Some(numbered) = numbered
+            && outcomes.iter().any(Result::is_ok)
+        {
+            let answer = dedup::encode(version, &outcomes);
+            commit.producers.answered(&numbered, now_millis, answer);
+        }
+        Ok(outcomes)
     }
 }

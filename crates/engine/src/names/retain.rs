@@ -9,7 +9,7 @@ use super::rows::corrupt;
 use crate::Engine;
 use crate::read::{FirstError, vertex_record};
 use crate::settings::CompactReport;
-use crate::txn::{Effects, Overlay, lock};
+use crate::txn::{CommitKind, lock};
 use esker_model::codec::Reader;
 use esker_model::namespace::record::LocationRecord;
 use esker_model::{Cancel, Error, Flow, Result, Version, VertexId};
@@ -52,19 +52,15 @@ impl Engine {
                 };
                 drop(snapshot);
                 if !portion.rows.is_empty() {
-                    let mut overlay = Overlay::new(&*self.store);
                     report.dropped += portion.rows.len() as u64;
-                    for key in portion.rows {
-                        overlay.remove(Table::Names, key);
-                    }
-                    // An opening ignores pending rows of versions that are merged already.
-                    let version = writer.clock.tick(self.clock.now_millis());
-                    let mut effects = Effects::default();
-                    effects.newest.0 = version;
-                    writer.producers.begin();
-                    let done = self.commit_group(&mut writer, overlay, &mut effects);
-                    writer.producers.end(done.is_ok());
-                    done?;
+                    self.commit(&mut writer, CommitKind::Local, &*self.store, |commit| {
+                        for key in portion.rows {
+                            commit.overlay.remove(Table::Names, key);
+                        }
+                        // An opening ignores pending rows of versions that are merged already.
+                        commit.effects.newest.0 = commit.tick();
+                        Ok(())
+                    })?;
                 }
                 next = portion.next;
             }

@@ -9,19 +9,16 @@ use super::file_kind;
 use super::rows::CommittedRows;
 use super::vertex_paths::{FileState, VertexPaths};
 use crate::Engine;
+use crate::commit::ChangedRow;
 use crate::counts::Changes;
 use crate::txn::lock;
-use esker_model::key::RowKey;
-use esker_model::namespace::record::{Dentry, DentryInode, decode_dentry_key, is_dentry};
+use esker_model::namespace::record::{Dentry, DentryInode, decode_dentry_key};
 use esker_model::namespace::{Kind, Name};
 use esker_model::{GraphRead as _, Result, Version, VertexId};
-use esker_store::{Read, Table, WriteBatch};
+use esker_store::{Store, Table};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
-
-/// First byte of the keys of location records.
-const LOCATION_RECORD: u8 = 2;
 
 /// A change of a commit.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -88,74 +85,72 @@ fn leads(kind: Kind) -> bool {
     matches!(kind, Kind::Directory | Kind::Symlink)
 }
 
-impl NameWatches {
-    fn watches(&self, directory: VertexId) -> bool {
-        let directories = self
-            .directories
-            .read()
-            .unwrap_or_else(PoisonError::into_inner);
-        directories.contains_key(&directory)
+/// Collects the changes of watched directories in a commit.
+pub(crate) struct WatchCollector<'s> {
+    watches: &'s NameWatches,
+    store: &'s dyn Store,
+    file_vertices: bool,
+    entries: BTreeMap<(VertexId, Name), EntryStates>,
+    news: Vec<NamesChange>,
+}
+
+/// Decodes the name, the id and the kind of an entry.
+fn entry_of(row: &[u8]) -> Option<(Name, (VertexId, Kind))> {
+    let dentry = Dentry::decode(row).ok()?;
+    let kind = match &dentry.inode {
+        DentryInode::Inline(inode) => inode.kind(),
+        DentryInode::Linked(kind) => *kind,
+    };
+    Some((dentry.name, (dentry.id, kind)))
+}
+
+impl WatchCollector<'_> {
+    /// Adds the change of a row.
+    pub(crate) fn add(&mut self, row: ChangedRow<'_>) {
+        match row {
+            ChangedRow::Location(id) => self.news.push(NamesChange::Touched(id)),
+            ChangedRow::Dentry(key, row) => self.add_dentry(key, row),
+            ChangedRow::Vertex(id) if self.file_vertices => {
+                let touched = NamesChange::Touched(id);
+                if self.news.last() != Some(&touched) {
+                    self.news.push(touched);
+                }
+            }
+            _ => {}
+        }
     }
 
-    /// Collects the changes of watched directories in a commit before it happens; `files` are its rows of the namespace.
-    pub(crate) fn gather(
-        &self,
-        files: Option<&WriteBatch>,
-        (rest, tags): (&WriteBatch, bool),
-        changes: &Changes,
-        store: &dyn Read,
-    ) -> Vec<NamesChange> {
-        if self.count.load(Ordering::Acquire) == 0 {
-            return Vec::new();
-        }
-        let mut entries = BTreeMap::<(VertexId, Name), EntryStates>::new();
-        let mut news = Vec::new();
-        let of = |row: &[u8]| {
-            let dentry = Dentry::decode(row).ok()?;
-            let kind = match &dentry.inode {
-                DentryInode::Inline(inode) => inode.kind(),
-                DentryInode::Linked(kind) => *kind,
-            };
-            Some((dentry.name, (dentry.id, kind)))
+    fn add_dentry(&mut self, key: &[u8], row: Option<&[u8]>) {
+        let Ok((directory, ..)) = decode_dentry_key(key) else {
+            return;
         };
-        for write in files.into_iter().flat_map(WriteBatch::iter) {
-            if write.key.first() == Some(&LOCATION_RECORD) {
-                let id = write.key.get(1..17).and_then(|id| id.try_into().ok());
-                news.extend(id.map(|id| NamesChange::Touched(VertexId(id))));
-            }
-            if !is_dentry(write.key) {
-                continue;
-            }
-            let Ok((directory, ..)) = decode_dentry_key(write.key) else {
-                continue;
-            };
-            if !self.watches(directory) {
-                continue;
-            }
-            // An entry may get another number of the same hash, so entries are compared by name.
-            match store.get(Table::Names, write.key) {
-                Ok(row) => {
-                    if let Some((name, was)) = row.as_deref().and_then(of) {
-                        entries.entry((directory, name)).or_default().before = Some(was);
-                    }
+        if !self.watches.watches(directory) {
+            return;
+        }
+        // An entry may get another number of the same hash, so entries are compared by name.
+        match self.store.get(Table::Names, key) {
+            Ok(before) => {
+                if let Some((name, was)) = before.as_deref().and_then(entry_of) {
+                    self.entries.entry((directory, name)).or_default().before = Some(was);
                 }
-                Err(_) => news.push(NamesChange::Anything),
             }
-            if let Some((name, is)) = write.value.and_then(of) {
-                entries.entry((directory, name)).or_default().after = Some(is);
-            }
+            Err(_) => self.news.push(NamesChange::Anything),
         }
-        if tags {
-            let rows = rest.iter().filter(|w| w.table == Table::Rows);
-            let ids = rows.filter_map(|w| match RowKey::decode(w.key) {
-                Ok(RowKey::Vertex(id)) => Some(NamesChange::Touched(id)),
-                _ => None,
-            });
-            news.extend(ids);
-            news.dedup();
+        if let Some((name, is)) = row.and_then(entry_of) {
+            self.entries.entry((directory, name)).or_default().after = Some(is);
         }
+    }
+
+    /// Returns the changes of the commit, with those of directories' times.
+    pub(crate) fn finish(self, changes: &Changes) -> Vec<NamesChange> {
+        let Self {
+            watches,
+            entries,
+            mut news,
+            ..
+        } = self;
         let directories: BTreeSet<VertexId> = changes.directories().collect();
-        let watched = directories.into_iter().filter(|d| self.watches(*d));
+        let watched = directories.into_iter().filter(|d| watches.watches(*d));
         news.extend(watched.map(NamesChange::Times));
         news.extend(entries.into_iter().map(|((directory, name), e)| {
             let now = match (e.before, e.after) {
@@ -175,6 +170,33 @@ impl NameWatches {
             }
         }));
         news
+    }
+}
+
+impl NameWatches {
+    fn watches(&self, directory: VertexId) -> bool {
+        let directories = self
+            .directories
+            .read()
+            .unwrap_or_else(PoisonError::into_inner);
+        directories.contains_key(&directory)
+    }
+
+    /// Begins to collect the changes of watched directories in a commit before it happens; `None` if no directory is watched.
+    /// `file_vertices` tells whether files may have vertices.
+    pub(crate) fn collect<'s>(
+        &'s self,
+        store: &'s Arc<dyn Store>,
+        file_vertices: bool,
+    ) -> Option<WatchCollector<'s>> {
+        let any = self.count.load(Ordering::Acquire) > 0;
+        any.then(|| WatchCollector {
+            watches: self,
+            store: &**store,
+            file_vertices,
+            entries: BTreeMap::new(),
+            news: Vec::new(),
+        })
     }
 
     /// Notifies the listener after the commit, or after one of unknown outcome.

@@ -6,7 +6,7 @@ use super::layer::ObjectStore;
 use super::log::BulkTag;
 use crate::Engine;
 use crate::read::vertex_record;
-use crate::txn::{SideWrites, check_properties, check_tag_name, lock};
+use crate::txn::{CommitKind, SideWrites, check_properties, check_tag_name, lock};
 use esker_model::limits::PROPERTIES_MAX;
 use esker_model::object::{
     FindReport, ObjectWrite, Principal, TagChange, TagReport, TagWhere, object_type,
@@ -61,12 +61,16 @@ impl Engine {
         if cancel.cancelled() {
             return Err(Error::Interrupted);
         }
-        let now = match version {
-            Some(version) => version,
-            None => writer.clock.tick(self.clock.now_millis()),
+        let (kind, now) = match version {
+            Some(version) => (CommitKind::Decided, version),
+            None => {
+                let now = writer.clock.tick(self.clock.now_millis());
+                (CommitKind::Local, now)
+            }
         };
         let group = self.without_later(group, now);
-        let done = self.tag_locked(&mut writer, &schema, asked, group, Some(now), side_writes)?;
+        let (ops, tags) = self.tag_changes(&schema, asked, group)?;
+        let done = self.apply_group_tags(&mut writer, kind, ops, tags, now, side_writes)?;
         if let Some(version) = done {
             report.version = version;
             report.applied = true;
@@ -141,15 +145,13 @@ impl Engine {
         group
     }
 
-    fn tag_locked(
+    /// Returns the changes of single objects, and the tags of many.
+    fn tag_changes(
         &self,
-        writer: &mut crate::txn::Writer,
         schema: &Schema,
         asked: &TagWhere,
         group: TagPlan,
-        version: Option<Version>,
-        side_writes: SideWrites,
-    ) -> Result<Option<Version>> {
+    ) -> Result<(Vec<Op>, Vec<GroupTag>)> {
         if group.crowded {
             return Err(Error::Limit {
                 what: "an object's number of tags".into(),
@@ -179,7 +181,7 @@ impl Engine {
             .into_iter()
             .filter(|(.., slots)| !slots.is_empty());
         let tags = tags.map(|(name, value, slots)| (name, Some(value), slots));
-        self.apply_group_tags(writer, ops, tags.collect(), version, side_writes)
+        Ok((ops, tags.collect()))
     }
 
     /// Returns the tags that `tag add` sets on an object that has some of them.

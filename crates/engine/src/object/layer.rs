@@ -21,6 +21,7 @@ use super::log::{self, BulkTag, LogEntries};
 use super::merge::{ObjectMergeCursor, key_of, objects_within};
 use super::new_objects::NewObjects;
 use super::table::Table as Columns;
+use crate::memtable::MemtableStore;
 use esker_model::codec::Reader;
 use esker_model::object::{ObjectId, object_type};
 use esker_model::value::ValueView;
@@ -44,7 +45,7 @@ const CHUNK_BYTES_AT_ONCE: usize = 8 << 20;
 
 /// A store whose objects are in columns.
 pub(crate) struct ObjectStore {
-    inner: Arc<dyn Store>,
+    inner: Arc<MemtableStore>,
     /// Locked while a commit that changes objects becomes visible; shared while a snapshot is taken.
     gate: RwLock<()>,
     state: RwLock<ObjectState>,
@@ -107,7 +108,11 @@ impl std::fmt::Debug for ObjectStore {
 
 impl ObjectStore {
     /// Loads the objects of a store.
-    pub(crate) fn open(inner: Arc<dyn Store>, schema: &Schema, index_least: u64) -> Result<Self> {
+    pub(crate) fn open(
+        inner: Arc<MemtableStore>,
+        schema: &Schema,
+        index_least: u64,
+    ) -> Result<Self> {
         // Without the type there are no objects.
         let type_id = object_type(schema).unwrap_or(VertexTypeId(u16::MAX));
         let mut state = ObjectState {
@@ -251,10 +256,11 @@ impl ObjectStore {
         }
     }
 
-    /// Commits a batch together with new objects and tags of many objects.
+    /// Commits a batch together with rows of files, new objects and tags of many objects.
     pub(crate) fn commit_with(
         &self,
         batch: WriteBatch,
+        files: Option<&WriteBatch>,
         new_objects: &NewObjects,
         tags: &[BulkTag],
         durability: Durability,
@@ -270,7 +276,7 @@ impl ObjectStore {
             _ => false,
         };
         if tags.is_empty() && new_objects.is_empty() && !batch.iter().any(|w| own(w.table, w.key)) {
-            return self.inner.commit(batch, durability);
+            return self.inner.commit_with(batch, files, durability);
         }
         let mut rest = WriteBatch::default();
         let mut entries = LogEntries::default();
@@ -318,7 +324,7 @@ impl ObjectStore {
             bytes += value.len();
             rest.put(Table::Objects, log::log_key(commit, part), value);
         }
-        self.inner.commit(rest, durability)?;
+        self.inner.commit_with(rest, files, durability)?;
         let mut state = self.state_mut();
         // New snapshots are registered under a lock on the state, so none can appear here.
         let oldest = self.open_snapshots().keys().next().copied();
@@ -624,7 +630,7 @@ impl Store for ObjectStore {
     }
 
     fn commit(&self, batch: WriteBatch, durability: Durability) -> Result<()> {
-        self.commit_with(batch, &NewObjects::default(), &[], durability)
+        self.commit_with(batch, None, &NewObjects::default(), &[], durability)
     }
 
     fn persist(&self) -> Result<()> {

@@ -356,8 +356,13 @@ impl Producers {
         Ok(ProducerRecord::read(store, sender)?.as_ref().and_then(of))
     }
 
+    /// Whether batches of the group were applied.
+    pub(crate) fn has_changes(&self) -> bool {
+        !self.changed.is_empty()
+    }
+
     /// Appends the records changed by the group to the commit.
-    pub(super) fn put(&self, version: Version, batch: &mut WriteBatch) {
+    pub(crate) fn put(&self, version: Version, batch: &mut WriteBatch) {
         for (sender, record) in &self.changed {
             batch.put(Table::Meta, row_key(sender), record.encode(version));
         }

@@ -10,6 +10,7 @@ mod batching;
 mod change;
 mod checks;
 mod edge;
+mod effects;
 mod idempotency;
 mod object;
 mod overlay;
@@ -18,30 +19,25 @@ mod past;
 mod vertex;
 
 pub(crate) use checks::{check_properties, check_row, check_static, check_tag_name, check_vertex};
+pub(crate) use effects::{CommitKind, Effects};
 pub(crate) use idempotency::{
     ProducerRecord, Producers, applied as was_applied, parse as parse_idempotency_key,
 };
 pub(crate) use object::{check_identity, check_object};
 pub(crate) use overlay::Overlay;
-pub use part::{Absent, EdgeRow, PartChange, PartOp, SideWrites};
+pub use part::{Absent, EdgeRow, PartChange, PartCommit, PartOp, SideWrites};
 
 use crate::Engine;
 use crate::archive::Archive;
-use crate::catalog::{
-    NEWEST_KEY, SCHEMA_KEY, encode_schema, idempotency_row_key, pending_key, version_value,
-};
+use crate::catalog::{SCHEMA_KEY, encode_schema, idempotency_row_key, version_value};
 use crate::clock::HybridClock;
-use crate::counts::{Changes, PendingCounters, encode_pending};
-use crate::memtable::MemtableStore;
-use crate::object::{BulkTag, ObjectStore};
+use crate::commit::CommitParticipant;
+use crate::object::ObjectStore;
+use effects::MaxVersion;
 use esker_model::idempotency::ProducerKey;
-use esker_model::key::vertex as vertex_key;
 use esker_model::limits::BATCH_MUTATIONS_MAX;
-use esker_model::object::ObjectId;
-use esker_model::{
-    Batch, Commit, EdgeTypeId, Error, Mutation, Op, Result, Schema, SchemaChange, Version, VertexId,
-};
-use esker_store::{Durability, Table, WriteBatch};
+use esker_model::{Batch, Commit, Error, Mutation, Op, Result, Schema, SchemaChange, Version};
+use esker_store::{Durability, Store, Table, WriteBatch};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
@@ -90,39 +86,6 @@ pub(crate) fn lock_spinning<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     lock(mutex)
 }
 
-/// Effects of one batch, apart from the rows in the overlay.
-#[derive(Debug, Default)]
-pub(crate) struct Effects {
-    pub(crate) changes: Changes,
-    /// Adjacency lists that are no longer valid.
-    pub(crate) touched: Vec<(VertexId, EdgeTypeId)>,
-    /// Vertices that the batch deletes.
-    pub(crate) deleted: Vec<VertexId>,
-    /// Whether paths of several files may have changed, so that no directory in memory is current.
-    pub(crate) moves_paths: bool,
-    /// Tags set on many objects at once.
-    pub(crate) tags: Vec<BulkTag>,
-    pub(crate) vertices_created: u64,
-    pub(crate) edges_created: u64,
-    pub(crate) unchanged: u64,
-    /// The newest version assigned to any change.
-    pub(crate) newest: MaxVersion,
-    /// The newest version assigned to a change that did not specify one.
-    pub(crate) max_assigned: MaxVersion,
-    /// The oldest version that a change specified.
-    pub(crate) min_explicit: Option<Version>,
-}
-
-/// A maximum of versions; zero by default.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct MaxVersion(pub(crate) Version);
-
-impl Default for MaxVersion {
-    fn default() -> Self {
-        Self(Version::ZERO)
-    }
-}
-
 /// One batch being applied.
 pub(crate) struct Txn<'a, 's> {
     pub(crate) overlay: &'a mut Overlay<'s>,
@@ -141,6 +104,92 @@ pub(crate) struct Txn<'a, 's> {
     /// Present time of the host's clock.
     pub(crate) now_millis: u64,
     pub(crate) names: &'a crate::names::Names,
+}
+
+/// Changes that go into one commit, each of which is applied whole or not at all.
+pub(crate) struct Group<'g, 's> {
+    engine: &'g Engine,
+    schema: Arc<Schema>,
+    pub(crate) overlay: Overlay<'s>,
+    pub(crate) effects: Effects,
+    pub(crate) producers: &'g mut Producers,
+    pub(crate) clock: &'g mut HybridClock,
+    /// A bulk load of rows that become reachable with the commit.
+    pub(crate) bulk_load: Option<Box<dyn CommitParticipant + 'g>>,
+}
+
+impl<'s> Group<'_, 's> {
+    /// Returns a new version, later than all before.
+    pub(crate) fn tick(&mut self) -> Version {
+        self.clock.tick(self.engine.clock.now_millis())
+    }
+
+    /// Makes the clock count a change at a version that the host specifies. Each commit has its own number, later than all
+    /// before, which says up to which commit counter changes are merged; the change's version may be older.
+    pub(crate) fn witness(&mut self, version: Version) {
+        let next = self.clock.last().next();
+        self.clock.witness(version.max(next));
+    }
+
+    /// Begins a change at a version. It ends with [`Self::keep`] or [`Self::undo`].
+    pub(crate) fn begin(&mut self, version: Version) -> Txn<'_, 's> {
+        self.overlay.savepoint();
+        Txn::begin(
+            self.engine,
+            &mut self.overlay,
+            &self.schema,
+            self.producers,
+            version,
+            self.engine.clock.now_millis(),
+        )
+    }
+
+    /// Makes the change that was begun last a part of the commit.
+    pub(crate) fn keep(&mut self, effects: Effects) {
+        self.effects.absorb(effects);
+    }
+
+    /// Rolls the change back that was begun last.
+    pub(crate) fn undo(&mut self) {
+        self.overlay.undo();
+    }
+
+    /// Applies a change at a version; if it fails, the others of the group are not affected.
+    pub(crate) fn change<T>(
+        &mut self,
+        version: Version,
+        apply: impl FnOnce(&mut Txn<'_, 's>) -> Result<T>,
+    ) -> Result<T> {
+        let mut txn = self.begin(version);
+        let done = apply(&mut txn);
+        let effects = txn.effects;
+        match &done {
+            Ok(_) => self.keep(effects),
+            Err(_) => self.undo(),
+        }
+        done
+    }
+}
+
+impl<'g, 's> Group<'g, 's> {
+    /// Begins a group over a store. Caller holds the write lock.
+    pub(crate) fn new(engine: &'g Engine, writer: &'g mut Writer, store: &'s dyn Store) -> Self {
+        writer.producers.begin();
+        Self {
+            engine,
+            schema: engine.schema_now(),
+            overlay: Overlay::new(store),
+            effects: Effects::default(),
+            producers: &mut writer.producers,
+            clock: &mut writer.clock,
+            bulk_load: None,
+        }
+    }
+
+    /// Adds a bulk load of rows that become reachable with the commit.
+    pub(crate) fn bulk_load(&mut self, load: impl CommitParticipant + 'g) {
+        self.bulk_load = Some(Box::new(load));
+    }
 }
 
 impl Engine {
@@ -180,193 +229,22 @@ impl Engine {
     }
 
     fn apply_group(&self, writer: &mut Writer, group: &[Ticket]) {
-        let schema = self.schema_now();
-        let mut overlay = Overlay::new(&*self.store);
-        let mut total = Effects::default();
         let mut answers = Vec::with_capacity(group.len());
-        writer.producers.begin();
-        for ticket in group {
-            let slot = std::mem::replace(&mut *lock(ticket), TicketState::Taken);
-            let TicketState::Waiting(batch) = slot else {
-                continue;
-            };
-            let now_millis = self.clock.now_millis();
-            let version = writer.clock.tick(now_millis);
-            overlay.savepoint();
-            let producers = &mut writer.producers;
-            let mut txn = Txn::begin(self, &mut overlay, &schema, producers, version, now_millis);
-            let answer = txn.apply(batch);
-            let effects = txn.effects;
-            match &answer {
-                Ok(_) => total.absorb(effects),
-                Err(_) => overlay.undo(),
+        let done = self.commit(writer, CommitKind::Local, &*self.store, |commit| {
+            for ticket in group {
+                let slot = std::mem::replace(&mut *lock(ticket), TicketState::Taken);
+                let TicketState::Waiting(batch) = slot else {
+                    continue;
+                };
+                let version = commit.tick();
+                let answer = commit.change(version, |txn| txn.apply(batch));
+                answers.push((ticket, answer));
             }
-            answers.push((ticket, answer));
-        }
-        let writing = self.begin_changes(&overlay, false);
-        let committed = match &writing {
-            Ok(_) => self.commit_group(writer, overlay, &mut total),
-            Err(e) => Err(clone_error(e)),
-        };
-        writer.producers.end(committed.is_ok());
-        for (ticket, answer) in answers {
-            let answer = match (&committed, answer) {
-                (Err(e), Ok(_)) => Err(clone_error(e)),
-                (_, answer) => answer,
-            };
-            *lock(ticket) = TicketState::Done(answer);
-        }
-    }
-
-    pub(crate) fn commit_group(
-        &self,
-        writer: &mut Writer,
-        overlay: Overlay<'_>,
-        total: &mut Effects,
-    ) -> Result<()> {
-        let (mut batch, new_objects) = overlay.into_batch();
-        let version = writer.clock.last();
-        writer.producers.put(version, &mut batch);
-        if batch.is_empty() && new_objects.is_empty() && total.tags.is_empty() {
-            return Ok(());
-        }
-        total.changes.settle();
-        // Rows of `names` go into the pending row and into the memtable: see `memtable`.
-        let named = batch.iter().any(|w| w.table == Table::Names);
-        let files = named.then(|| {
-            let rest = batch.without(Table::Names);
-            Arc::new(std::mem::replace(&mut batch, rest))
+            Ok(())
         });
-        if let Some(files) = &files {
-            MemtableStore::check(files)?;
+        for (ticket, answer) in answers {
+            *lock(ticket) = TicketState::Done(committed(&done, answer));
         }
-        let counted = !total.changes.is_empty() || files.is_some();
-        let slot = counted.then(|| lock(&self.counters).take_slot());
-        let mut pending = Vec::new();
-        match slot {
-            Some(slot) => {
-                pending = encode_pending(version, &total.changes, files.as_deref());
-                batch.put(Table::Meta, pending_key(slot), &pending);
-                if let Some(files) = &files {
-                    self.memtable.announce(pending_key(slot), Arc::clone(files));
-                }
-            }
-            None => batch.put(Table::Meta, NEWEST_KEY, version_value(version)),
-        }
-        self.deleted.add(&total.deleted);
-        let touched = self.feed.collect(
-            files.as_deref().into_iter().chain([&batch]),
-            new_objects.ids().map(ObjectId::vertex),
-            total.min_explicit.unwrap_or(Version::MAX),
-            |id| {
-                self.names.has_vertices()
-                    && self
-                        .store
-                        .get_with(Table::Rows, &vertex_key(id), &mut |_| {})
-                        .unwrap_or(true)
-            },
-        );
-        // Followers of the change feed ignore files without a vertex.
-        let touched = touched.filter(|t| !t.is_empty() || !total.tags.is_empty());
-        let told = touched.is_some();
-        match &touched {
-            Some(_) if !total.tags.is_empty() => self.feed.end_persistence(&mut batch),
-            Some(entry) => self.feed.persist(entry, version, &mut batch),
-            None => {}
-        }
-        let watched = self.names.watch.gather(
-            files.as_deref(),
-            (&batch, self.names.has_vertices()),
-            &total.changes,
-            &*self.store,
-        );
-        let dirty = self.adjacency.begin_write(&total.touched);
-        let committed =
-            self.objects
-                .commit_with(batch, &new_objects, &total.tags, self.settings.durability);
-        self.adjacency.end_write(dirty, &total.touched);
-        // A listener may read the paths again.
-        if total.moves_paths || committed.is_err() {
-            self.names.directories.clear();
-        }
-        self.names.watch.notify(watched, committed.is_ok());
-        match touched {
-            Some(_) if !total.tags.is_empty() => self.feed.invalidate(),
-            Some(entry) => self.feed.append(entry),
-            None => {}
-        }
-        if told {
-            self.feed.committed(committed.is_ok());
-        }
-        if let (Err(_), Some(slot)) = (&committed, slot) {
-            self.memtable.withdraw();
-            // If the failed commit's rows are in the store nevertheless, they become visible: later commits build on them.
-            let there = files.is_some()
-                && self
-                    .store
-                    .get(Table::Meta, &pending_key(slot))
-                    .is_ok_and(|row| row.is_some_and(|row| row == pending));
-            match (&files, there) {
-                (Some(files), true) => {
-                    self.memtable.add(files)?;
-                    lock(&self.counters).add(&total.changes);
-                }
-                _ => lock(&self.counters).failed(slot),
-            }
-        }
-        committed?;
-        // Updated first, so that a thread that reads `newest_seen` also finds `newest_commit`.
-        self.newest_commit.fetch_max(version.0, Ordering::AcqRel);
-        self.newest_seen
-            .fetch_max(version.0.max(total.newest.0.0), Ordering::AcqRel);
-        // The batches are committed even if this fails: a later commit tries again.
-        let _ = self.objects.checkpoint_if_due();
-        if !counted {
-            return Ok(());
-        }
-        let full = {
-            let mut pending = lock(&self.counters);
-            pending.add(&total.changes);
-            pending.len() >= self.settings.pending_counters_max
-                || pending.rows() >= PENDING_ROWS_MAX
-                || files.is_some() && self.memtable.bytes() >= self.settings.memtable_bytes
-        };
-        if full {
-            // The batches are committed even if this fails: a later attempt merges what is still pending.
-            let _ = self.merge_counters(writer);
-        }
-        Ok(())
-    }
-
-    /// Merges pending counter changes into their rows. Must be called by the holder of the write lock.
-    pub(crate) fn merge_counters(&self, writer: &Writer) -> Result<()> {
-        self.merge_counters_and(writer.clock.last(), false)
-    }
-
-    /// Merges pending counter changes during a commit that already has its version.
-    pub(crate) fn merge_counters_before(&self, version: Version) -> Result<()> {
-        self.merge_counters_and(Version(version.0.saturating_sub(1)), false)
-    }
-
-    /// Merges pending counter changes and removes their rows, so that the next opening has none to read.
-    pub(crate) fn tidy_counters(&self, writer: &Writer) -> Result<()> {
-        self.merge_counters_and(writer.clock.last(), true)
-    }
-
-    fn merge_counters_and(&self, newest: Version, tidy: bool) -> Result<()> {
-        let due = |pending: &PendingCounters| pending.rows() > 0 || tidy && pending.has_leftovers();
-        if !due(&lock(&self.counters)) {
-            return Ok(());
-        }
-        self.memtable.write_out()?;
-        // Readers of counters wait for this lock, so that they see each change once: in its row or pending.
-        let mut pending = lock(&self.counters);
-        let mut batch = pending.merge(&*self.store, newest, tidy)?;
-        batch.put(Table::Meta, NEWEST_KEY, version_value(newest));
-        // This commit acknowledges nothing new, so it needs no sync.
-        self.store.commit(batch, Durability::Relaxed)?;
-        pending.clear(tidy);
-        Ok(())
     }
 
     pub(crate) fn define_types(&self, changes: &[SchemaChange]) -> Result<Arc<Schema>> {
@@ -391,9 +269,6 @@ impl Engine {
 /// Number of mutations up to which capacity is not reserved in advance.
 const BATCH_SMALL: usize = 16;
 
-/// Upper bound of pending rows; they are all read when a database is opened.
-const PENDING_ROWS_MAX: usize = 1 << 17;
-
 fn lost_write() -> Error {
     Error::Unavailable("the write was lost on its way to the store; try again".into())
 }
@@ -406,6 +281,14 @@ fn take_answer(ticket: &Ticket) -> Option<Result<Commit>> {
             *slot = other;
             None
         }
+    }
+}
+
+/// The answer to a change of a group whose commit has ended: a failed commit fails all changes in it.
+fn committed<T>(commit: &Result<()>, answer: Result<T>) -> Result<T> {
+    match (commit, answer) {
+        (Err(e), Ok(_)) => Err(clone_error(e)),
+        (_, answer) => answer,
     }
 }
 
@@ -428,24 +311,6 @@ pub(crate) fn clone_error(e: &Error) -> Error {
             engine: "store",
             message: other.to_string(),
         },
-    }
-}
-
-impl Effects {
-    pub(crate) fn absorb(&mut self, other: Self) {
-        if self.changes.is_empty() {
-            self.changes = other.changes;
-        } else {
-            self.changes.extend(&other.changes);
-        }
-        self.touched.extend(other.touched);
-        self.deleted.extend(other.deleted);
-        self.newest = MaxVersion(self.newest.0.max(other.newest.0));
-        self.min_explicit = self
-            .min_explicit
-            .into_iter()
-            .chain(other.min_explicit)
-            .min();
     }
 }
 
@@ -487,10 +352,7 @@ impl<'a, 's> Txn<'a, 's> {
 
 impl Txn<'_, '_> {
     fn apply(&mut self, batch: Batch) -> Result<Commit> {
-        let mark = match &batch.idempotency_key {
-            Some(idempotency_key) => self.admit(idempotency_key)?,
-            None => BatchStatus::None,
-        };
+        let mark = self.admit_key(batch.idempotency_key.as_deref())?;
         let applied = !matches!(mark, BatchStatus::Applied);
         if applied {
             if batch.len() > BATCH_SMALL {
@@ -508,14 +370,24 @@ impl Txn<'_, '_> {
             }
             self.note(&mark);
         }
-        Ok(Commit {
+        Ok(self.answer(applied))
+    }
+
+    /// The answer to a batch.
+    fn answer(&self, applied: bool) -> Commit {
+        Commit {
             // Reads as of this version see all that the batch changed at the present time.
             version: self.version.max(self.effects.max_assigned.0),
             applied,
             vertices_created: self.effects.vertices_created,
             edges_created: self.effects.edges_created,
             unchanged: self.effects.unchanged,
-        })
+        }
+    }
+
+    /// Looks up the idempotency key of a batch, if it has one.
+    fn admit_key(&mut self, idempotency_key: Option<&[u8]>) -> Result<BatchStatus> {
+        idempotency_key.map_or(Ok(BatchStatus::None), |key| self.admit(key))
     }
 
     /// Looks up an idempotency key; decides whether the batch must be applied.

@@ -145,12 +145,6 @@ impl<'s> Overlay<'s> {
         writes.filter(move |w| w.table == table).map(|w| w.key)
     }
 
-    /// All written keys with their tables.
-    pub(crate) fn keys(&self) -> impl Iterator<Item = (Table, &[u8])> {
-        let writes = (0..self.writes.len()).map(|number| self.writes.get(number));
-        writes.map(|w| (w.table, w.key))
-    }
-
     /// New objects of the group.
     pub(crate) fn new_objects(&mut self) -> &mut NewObjects {
         &mut self.new_objects

@@ -4,16 +4,14 @@
 //! The two directions of an edge may belong to two engines, so each is written separately here.
 
 use super::checks::{check_properties, check_row};
-use super::{BatchStatus, Effects, Overlay, Txn, Writer, lock};
+use super::{BatchStatus, CommitKind, Group, Overlay, Txn, Writer, committed, lock, lost_write};
 use crate::Engine;
-use crate::names::IngestedRows;
+use crate::names::{IngestLoad, IngestedRows};
 use crate::object::{BulkTag, GroupTag};
 use esker_model::key::{Counter, EdgeKey};
 use esker_model::limits::PROPERTIES_MAX;
 use esker_model::object::{Identity, ObjectId};
-use esker_model::{
-    Commit, EdgeTypeId, Error, Mutation, Op, Properties, Result, Schema, Version, VertexId,
-};
+use esker_model::{Commit, EdgeTypeId, Error, Mutation, Op, Properties, Result, Version, VertexId};
 use esker_store::Table;
 use std::sync::atomic::Ordering;
 
@@ -67,10 +65,25 @@ pub struct SideWrites {
     pub counters: Vec<(Counter, i64)>,
     /// Adjacency lists that the rows change.
     pub touched: Vec<(VertexId, EdgeTypeId)>,
+    /// Whether the rows move or remove directories, or change their permissions.
+    pub moves_paths: bool,
     /// Rows of table `names` received from another engine in large numbers, as a sorted table that bypasses the log.
     pub ingested: Option<IngestedRows>,
     /// Idempotency key of the batch ([`esker_model::Batch::idempotency_key`]): if the batch was applied before, nothing is done.
     pub idempotency_key: Option<Vec<u8>>,
+}
+
+/// A part of a distributed batch, to be applied at a version.
+#[derive(Debug)]
+pub struct PartCommit<'a> {
+    /// Version of changes that do not specify one.
+    pub version: Version,
+    /// The changes, in the order in which they are applied.
+    pub ops: Vec<PartOp<'a>>,
+    /// Treatment of changes whose vertex or edge does not exist.
+    pub absent: Absent,
+    /// Rows that are committed with the part.
+    pub side_writes: SideWrites,
 }
 
 /// Treatment of changes whose vertex or edge does not exist.
@@ -105,7 +118,15 @@ impl Engine {
         let mut overlay = Overlay::new(&*self.store);
         overlay.savepoint();
         let mut producers = super::Producers::default();
-        let mut txn = self.part_txn(&mut overlay, &schema, version, &mut producers);
+        let now_millis = self.clock.now_millis();
+        let mut txn = Txn::begin(
+            self,
+            &mut overlay,
+            &schema,
+            &mut producers,
+            version,
+            now_millis,
+        );
         let mut later = Vec::new();
         for (i, op) in ops.iter().enumerate() {
             txn.effects.max_assigned.0 = Version::ZERO;
@@ -126,75 +147,55 @@ impl Engine {
         absent: Absent,
         side_writes: SideWrites,
     ) -> Result<Commit> {
-        let mut writer = lock(&self.writer);
-        self.apply_part_locked(&mut writer, version, ops, absent, side_writes)
+        let part = PartCommit {
+            version,
+            ops: ops.to_vec(),
+            absent,
+            side_writes,
+        };
+        let one = self.apply_parts(vec![part]).pop();
+        one.unwrap_or_else(|| Err(lost_write()))
     }
 
-    fn apply_part_locked(
+    /// Applies parts in one commit, each atomically; a part with ingested rows has a commit of its own. The results are in the
+    /// order of the parts.
+    pub fn apply_parts(&self, parts: Vec<PartCommit<'_>>) -> Vec<Result<Commit>> {
+        let mut writer = lock(&self.writer);
+        let mut commits = Vec::with_capacity(parts.len());
+        let mut left = parts.into_iter().peekable();
+        while let Some(mut first) = left.next() {
+            if let Some(rows) = first.side_writes.ingested.take() {
+                commits.push(self.commit_ingest(&mut writer, first, rows));
+                continue;
+            }
+            let mut answers = Vec::with_capacity(1 + left.len());
+            let done = self.commit(&mut writer, CommitKind::Decided, &*self.store, |commit| {
+                answers.push(commit.part(first));
+                while let Some(next) = left.next_if(|p| p.side_writes.ingested.is_none()) {
+                    answers.push(commit.part(next));
+                }
+                Ok(())
+            });
+            commits.extend(answers.into_iter().map(|answer| committed(&done, answer)));
+        }
+        commits
+    }
+
+    /// Commits a part after bulk-loading ingested rows; on any failure, all of these rows are removed.
+    fn commit_ingest(
         &self,
         writer: &mut Writer,
-        version: Version,
-        ops: &[PartOp<'_>],
-        absent: Absent,
-        side_writes: SideWrites,
+        part: PartCommit<'_>,
+        rows: IngestedRows,
     ) -> Result<Commit> {
-        // Each commit has its own number, later than all before, which says up to which commit counter changes are merged. The
-        // part's version may be older.
-        let next = writer.clock.last().next();
-        writer.clock.witness(version.max(next));
-        let schema = self.schema_now();
-        let mut overlay = Overlay::new(&*self.store);
-        overlay.savepoint();
-        writer.producers.begin();
-        let mut txn = self.part_txn(&mut overlay, &schema, version, &mut writer.producers);
-        let mark = match &side_writes.idempotency_key {
-            Some(idempotency_key) => txn.admit(idempotency_key)?,
-            None => BatchStatus::None,
-        };
-        if matches!(mark, BatchStatus::Applied) {
-            return Ok(Commit {
-                version,
-                applied: false,
-                vertices_created: 0,
-                edges_created: 0,
-                unchanged: 0,
-            });
-        }
-        for op in ops {
-            match txn.part_op(*op) {
-                Err(Error::NoVertex { .. } | Error::NoEdge { .. })
-                    if absent == Absent::PassOver =>
-                {
-                    txn.effects.unchanged += 1;
-                }
-                done => done?,
+        rows.check()?;
+        self.commit(writer, CommitKind::Decided, &*self.store, |commit| {
+            let done = commit.part(part)?;
+            if done.applied {
+                commit.bulk_load(IngestLoad::new(self, rows));
             }
-        }
-        for (table, key, value) in side_writes.rows {
-            match value {
-                Some(value) => txn.overlay.put(table, key, value),
-                None => txn.overlay.remove(table, key),
-            }
-        }
-        for (counter, change) in side_writes.counters {
-            txn.count(counter, change);
-        }
-        txn.effects.touched.extend(side_writes.touched);
-        txn.note(&mark);
-        let mut effects = txn.effects;
-        let commit = Commit {
-            version: version.max(effects.max_assigned.0),
-            applied: true,
-            vertices_created: effects.vertices_created,
-            edges_created: effects.edges_created,
-            unchanged: effects.unchanged,
-        };
-        let committed = match &side_writes.ingested {
-            Some(ingested) => self.commit_ingest(writer, overlay, &mut effects, ingested),
-            None => self.commit_group(writer, overlay, &mut effects),
-        };
-        writer.producers.end(committed.is_ok());
-        committed.map(|()| commit)
+            Ok(done)
+        })
     }
 
     /// Sets tags of many objects, and changes single ones, in one commit at `version` (a new one if `None`). Returns the version
@@ -202,76 +203,31 @@ impl Engine {
     pub(crate) fn apply_group_tags(
         &self,
         writer: &mut Writer,
+        kind: CommitKind,
         ops: Vec<Op>,
         tags: Vec<GroupTag>,
-        version: Option<Version>,
+        version: Version,
         side_writes: SideWrites,
     ) -> Result<Option<Version>> {
-        let version = match version {
-            Some(version) => {
-                let next = writer.clock.last().next();
-                writer.clock.witness(version.max(next));
-                version
-            }
-            None => writer.clock.tick(self.clock.now_millis()),
-        };
-        let schema = self.schema_now();
-        let mut overlay = Overlay::new(&*self.store);
-        overlay.savepoint();
-        writer.producers.begin();
-        let mut txn = self.part_txn(&mut overlay, &schema, version, &mut writer.producers);
-        let mark = match &side_writes.idempotency_key {
-            Some(idempotency_key) => txn.admit(idempotency_key)?,
-            None => BatchStatus::None,
-        };
-        if matches!(mark, BatchStatus::Applied) {
-            return Ok(None);
-        }
-        for op in ops {
-            txn.apply_one(Mutation { version: None, op })?;
-        }
-        for (table, key, value) in side_writes.rows {
-            match value {
-                Some(value) => txn.overlay.put(table, key, value),
-                None => txn.overlay.remove(table, key),
-            }
-        }
-        txn.note(&mark);
-        let mut effects = txn.effects;
-        effects.newest.0 = effects.newest.0.max(version);
-        effects.tags = tags
-            .into_iter()
-            .map(|tag| BulkTag::at(version, tag))
-            .collect();
-        let took = version.max(effects.max_assigned.0);
-        let committed = self.commit_group(writer, overlay, &mut effects);
-        writer.producers.end(committed.is_ok());
-        committed.map(|()| Some(took))
-    }
-
-    fn part_txn<'a, 's>(
-        &'s self,
-        overlay: &'a mut Overlay<'s>,
-        schema: &'a Schema,
-        version: Version,
-        producers: &'a mut super::Producers,
-    ) -> Txn<'a, 's>
-    where
-        's: 'a,
-    {
-        Txn {
-            overlay,
-            schema,
-            effects: Effects::default(),
-            version,
-            archive: &*self.archive,
-            retained: Version(self.retained_since.load(Ordering::Acquire)),
-            scratch: Vec::new(),
-            producers,
-            objects: &self.objects,
-            now_millis: self.clock.now_millis(),
-            names: &self.names,
-        }
+        self.commit(writer, kind, &*self.store, |commit| {
+            commit.witness(version);
+            commit.change(version, |txn| {
+                let mark = txn.admit_key(side_writes.idempotency_key.as_deref())?;
+                if matches!(mark, BatchStatus::Applied) {
+                    return Ok(None);
+                }
+                for op in ops {
+                    txn.apply_one(Mutation { version: None, op })?;
+                }
+                txn.side_writes(side_writes);
+                txn.note(&mark);
+                let effects = &mut txn.effects;
+                effects.newest.0 = effects.newest.0.max(version);
+                let tags = tags.into_iter();
+                effects.tags = tags.map(|tag| BulkTag::at(version, tag)).collect();
+                Ok(Some(version.max(effects.max_assigned.0)))
+            })
+        })
     }
 
     /// Refuses a mutation that is invalid in every state of the database: names, kinds, sizes. A `PutEdge` that passes cannot fail.
@@ -325,7 +281,51 @@ impl Engine {
     }
 }
 
+impl Group<'_, '_> {
+    /// Applies a part.
+    fn part(&mut self, part: PartCommit<'_>) -> Result<Commit> {
+        let version = part.version;
+        self.witness(version);
+        self.change(version, |txn| txn.part(part))
+    }
+}
+
 impl Txn<'_, '_> {
+    fn part(&mut self, part: PartCommit<'_>) -> Result<Commit> {
+        let mark = self.admit_key(part.side_writes.idempotency_key.as_deref())?;
+        let applied = !matches!(mark, BatchStatus::Applied);
+        if applied {
+            for op in part.ops {
+                match self.part_op(op) {
+                    Err(Error::NoVertex { .. } | Error::NoEdge { .. })
+                        if part.absent == Absent::PassOver =>
+                    {
+                        self.effects.unchanged += 1;
+                    }
+                    done => done?,
+                }
+            }
+            self.side_writes(part.side_writes);
+            self.note(&mark);
+        }
+        Ok(self.answer(applied))
+    }
+
+    /// Adds rows of the host, and their effects.
+    fn side_writes(&mut self, side_writes: SideWrites) {
+        for (table, key, value) in side_writes.rows {
+            match value {
+                Some(value) => self.overlay.put(table, key, value),
+                None => self.overlay.remove(table, key),
+            }
+        }
+        for (counter, change) in side_writes.counters {
+            self.count(counter, change);
+        }
+        self.effects.touched.extend(side_writes.touched);
+        self.effects.moves_paths |= side_writes.moves_paths;
+    }
+
     fn part_op(&mut self, op: PartOp<'_>) -> Result<()> {
         match op.change {
             // Separate parts have the remaining changes of a move.

@@ -11,6 +11,7 @@
 )]
 
 mod budgets;
+mod commit;
 mod crash;
 mod explain;
 mod formats;

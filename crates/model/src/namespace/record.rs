@@ -126,6 +126,13 @@ pub fn removed_entries_prefix(directory: VertexId) -> [u8; 17] {
     marked(REMOVED_ENTRY, directory)
 }
 
+/// Returns the vertex whose location record has the key; `None` for other keys.
+pub fn located_vertex(key: &[u8]) -> Option<VertexId> {
+    let (marker, id) = key.split_first()?;
+    (*marker == LOCATION).then_some(())?;
+    id.try_into().ok().map(VertexId)
+}
+
 /// Prefix of all keys of location records.
 pub const LOCATION_PREFIX: [u8; 1] = [LOCATION];
 

@@ -8,4 +8,4 @@ mod export;
 mod merge;
 mod rows;
 
-pub(super) use rows::{SubtreeRows, unmark};
+pub(super) use rows::{SubtreeLoad, SubtreeRows};

@@ -9,10 +9,11 @@
 
 use crate::Engine;
 use crate::catalog::SUBTREE_KEY;
-use crate::txn::{Overlay, Writer};
+use crate::commit::{CommitParticipant, PendingCommit};
+use crate::txn::Overlay;
 use esker_model::codec::Reader;
 use esker_model::namespace::record::{children_prefix, dentries_prefix, dentry_key, location_key};
-use esker_model::{Error, Flow, Result, VertexId};
+use esker_model::{Error, Flow, Result, Version, VertexId};
 use esker_store::{Durability, KeyRange, Table, WriteBatch};
 
 /// Rows removed per commit.
@@ -97,27 +98,60 @@ impl SubtreeRows {
     }
 }
 
-impl Engine {
-    /// Writes the rows of a subtree as a sorted table. They are unreachable until a commit that includes [`unmark`].
-    pub(in crate::names) fn write_subtree(
-        &self,
-        writer: &Writer,
-        rows: &mut SubtreeRows,
-    ) -> Result<()> {
+/// The bulk load of a subtree: its rows are unreachable until the commit; on any failure, all of them are removed.
+pub(in crate::names) struct SubtreeLoad<'e> {
+    engine: &'e Engine,
+    rows: SubtreeRows,
+}
+
+impl<'e> SubtreeLoad<'e> {
+    pub(in crate::names) fn new(engine: &'e Engine, rows: SubtreeRows) -> Self {
+        Self { engine, rows }
+    }
+
+    fn load(&mut self, version: Version) -> Result<()> {
+        let store = &self.engine.store;
         // Rows in the memtable would hide those of the table.
-        self.merge_counters_before(writer.clock.last())?;
-        let mut marker = Vec::with_capacity(16 * rows.entries.len());
-        for of in &rows.entries {
+        self.engine.merge_counters_before(version)?;
+        let mut marker = Vec::with_capacity(16 * self.rows.entries.len());
+        for of in &self.rows.entries {
             marker.extend_from_slice(&of.directory.0);
         }
         let mut batch = WriteBatch::default();
         batch.put(Table::Meta, SUBTREE_KEY, marker);
-        self.store.commit(batch, Durability::Sync)?;
-        let mut load = self.store.bulk_load(Table::Names)?;
-        rows.in_order(&mut |key, value| load.push(key, value))?;
+        store.commit(batch, Durability::Sync)?;
+        let mut load = store.bulk_load(Table::Names)?;
+        self.rows
+            .in_order(&mut |key, value| load.push(key, value))?;
         load.finish()
     }
 
+    fn undo(&self) {
+        // If this fails, the rows are removed when the database is opened.
+        let _ = self.engine.recover_subtree();
+    }
+}
+
+impl CommitParticipant for SubtreeLoad<'_> {
+    fn prepare(&mut self, commit: &mut PendingCommit) -> Result<()> {
+        // Rows of an earlier subtree that failed and could not be removed.
+        self.engine.recover_subtree()?;
+        commit.batch.remove(Table::Meta, SUBTREE_KEY);
+        let loaded = self.load(commit.version);
+        if loaded.is_err() {
+            self.undo();
+        }
+        loaded
+    }
+
+    fn committed(&mut self, _commit: &PendingCommit) {}
+
+    fn aborted(&mut self, _commit: &PendingCommit) {
+        self.undo();
+    }
+}
+
+impl Engine {
     /// Removes the unreachable rows of a subtree whose commit failed, if there are any.
     pub(crate) fn recover_subtree(&self) -> Result<()> {
         let Some(marker) = self.store.get(Table::Meta, SUBTREE_KEY)? else {
@@ -160,9 +194,4 @@ impl Engine {
             }
         }
     }
-}
-
-/// Makes a commit declare the rows of a subtree reachable.
-pub(in crate::names) fn unmark(overlay: &mut Overlay<'_>) {
-    overlay.remove(Table::Meta, SUBTREE_KEY);
 }
