@@ -1,8 +1,8 @@
 //! RDF and SPARQL, in memory and deterministic: the host supplies bytes, the time and a seed.
 //!
 //! A [`quads::Dataset`] has terms by id ([`dictionary`]) and, for each graph and predicate, sorted columns of subjects and objects in both
-//! directions ([`quads`]). A query is parsed by a library ([`syntax`]), translated into a pattern of ids ([`plan`]), and executed on
-//! columns ([`exec`]): a basic graph pattern variable by variable, each from the intersection of the sorted lists that constrain it.
+//! directions ([`quads`]). A query is parsed by a library ([`syntax`]), translated into an algebra of ids ([`algebra`]), planned as a tree of
+//! operators (`plan`), and executed on columns ([`exec`]): a basic graph pattern variable by variable, each from the intersection of the sorted lists that constrain it.
 //! Updates return a changed copy ([`update()`]), and so do loads of files ([`parse`]).
 
 #![allow(
@@ -14,6 +14,7 @@
     reason = "what is found and what is not stand side by side"
 )]
 
+pub mod algebra;
 pub mod algorithm;
 mod codec;
 pub mod dictionary;
@@ -28,7 +29,7 @@ mod input_bindings;
 pub mod log;
 mod nesting;
 pub mod parse;
-pub mod plan;
+mod plan;
 pub mod quads;
 mod query;
 mod remote;
@@ -48,6 +49,7 @@ pub use input_bindings::InputBindings;
 pub use oxrdf::{Literal, NamedNode, NamedOrBlankNode, Term, Triple};
 pub use oxsdatatypes::DateTime;
 pub use parse::Part;
+pub use plan::{PlanNode, PlanRun};
 pub use quads::Dataset;
 pub use query::{Answer, Found, Graphs, answer, query, query_parsed};
 pub use remote::{ACCEPT, Remote, read_solutions};

@@ -1,14 +1,16 @@
 //! Queries: from text to answer.
 
+use crate::algebra::{Node, Pos, Translator, Triple};
 use crate::error::Result;
-use crate::exec::{Context, Options, Required, Table, Var, by_term, eval, explain, sort_triples};
+use crate::exec::{Context, Options, Table, Var, by_term, run, sort_triples};
 use crate::id::{Id, UNBOUND};
-use crate::plan::{Node, Pos, Translator, Triple};
+use crate::plan::{PlanNode, Required, plan, show};
 use crate::quads::{Dataset, Graph};
 use crate::syntax;
 use oxrdf::{NamedNode, NamedOrBlankNode, Term};
 use spargebra::Query;
-use spargebra::algebra::QueryDataset;
+use spargebra::algebra::{GraphPattern, QueryDataset};
+use spargebra::term::{TermPattern, TriplePattern};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -27,6 +29,7 @@ pub struct Answer<'a> {
     ctx: Context<'a>,
     /// Result of the query.
     pub found: Found,
+    plan: Option<PlanNode>,
 }
 
 /// Result of a query, by its form.
@@ -88,19 +91,19 @@ impl Answer<'_> {
         Some(oxrdf::Triple::new(subject, predicate, self.term(o)?))
     }
 
-    /// Returns the notes on the plan or the execution, line by line, if requested.
-    pub fn notes(&self) -> Vec<String> {
-        self.ctx.notes.borrow().clone().unwrap_or_default()
+    /// Returns the plan, if it was requested; with what was done if the query ran.
+    pub const fn plan(&self) -> Option<&PlanNode> {
+        self.plan.as_ref()
     }
 }
 
-/// Parses and evaluates a query.
+/// Parses and evaluates a query. With `profile`, the answer has the plan with what was done.
 pub fn query<'a>(
     data: &'a Dataset,
     text: &str,
     base: Option<&str>,
     graphs: Option<&Graphs>,
-    explain: bool,
+    profile: bool,
     options: &'a Options<'a>,
 ) -> Result<Answer<'a>> {
     query_parsed(
@@ -108,7 +111,7 @@ pub fn query<'a>(
         text,
         &syntax::query(text, base)?,
         graphs,
-        explain,
+        profile,
         options,
     )
 }
@@ -119,10 +122,10 @@ pub fn query_parsed<'a>(
     text: &str,
     query: &Query,
     graphs: Option<&Graphs>,
-    explain: bool,
+    profile: bool,
     options: &'a Options<'a>,
 ) -> Result<Answer<'a>> {
-    let mut found = answer(data, query, graphs, explain, options)?;
+    let mut found = answer(data, query, graphs, profile, options)?;
     if let Found::Solutions(names, table) = &mut found.found
         && syntax::selects_all(text)
     {
@@ -144,7 +147,7 @@ pub fn answer<'a>(
     data: &'a Dataset,
     query: &Query,
     graphs: Option<&Graphs>,
-    explain: bool,
+    profile: bool,
     options: &'a Options<'a>,
 ) -> Result<Answer<'a>> {
     let mut ctx = Context::new(data, options, query.base_iri().cloned());
@@ -153,111 +156,129 @@ pub fn answer<'a>(
         (None, Some(d)) => choose(&mut ctx, d),
         (None, None) => {}
     }
-    if explain || options.explain_only {
-        *ctx.notes.borrow_mut() = Some(Vec::new());
-    }
-    let mut translator = Translator::new(&ctx);
-    let found = match query {
-        Query::Select { pattern, .. } => {
-            let node = translator.node(pattern)?;
-            let names = translator.names;
-            let vars = match outermost(&node) {
-                Some(vars) => vars,
-                None => node.vars(),
-            };
-            let shown: Vec<String> = vars.iter().map(|v| names.show(*v)).collect();
-            let _ = ctx.names.set(names);
-            let required = Required {
-                vars: vars.clone(),
-                ..Required::default()
-            };
-            let node = if ctx.is_view() { node.by_terms() } else { node };
-            let table = solved(&ctx, &node, &required)?.project(&vars);
-            let bare = |n: &String| n.trim_start_matches('?').to_owned();
-            Found::Solutions(shown.iter().map(bare).collect(), table)
-        }
-        Query::Ask { pattern, .. } => {
-            let node = translator.node(pattern)?;
-            let _ = ctx.names.set(translator.names);
-            let required = Required {
-                distinct: true,
-                limit: Some(1),
-                ..Required::default()
-            };
-            Found::Boolean(!solved(&ctx, &node, &required)?.is_empty())
-        }
+    ctx.profile = profile && !options.explain_only;
+    let (found, plan) = match query {
+        Query::Select { pattern, .. } => select(&ctx, pattern)?,
+        Query::Ask { pattern, .. } => boolean(&ctx, pattern)?,
         Query::Construct {
             template, pattern, ..
-        } => {
-            let node = translator.node(pattern)?;
-            let mut triples = Vec::new();
-            let mut blanks = HashSet::new();
-            for t in template {
-                triples.push(Triple {
-                    s: translator.pos(&t.subject),
-                    p: translator.name(&t.predicate),
-                    o: translator.pos(&t.object),
-                });
-                for term in [&t.subject, &t.object] {
-                    if let spargebra::term::TermPattern::BlankNode(_) = term
-                        && let Pos::Var(v) = translator.pos(term)
-                    {
-                        blanks.insert(v);
-                    }
-                }
-            }
-            let _ = ctx.names.set(translator.names);
-            let mut vars: Vec<Var> = triples.iter().flat_map(Triple::vars).collect();
-            vars.sort_unstable();
-            vars.dedup();
-            let required = Required {
-                vars,
-                distinct: blanks.is_empty() && !has_slice(&node),
-                ..Required::default()
-            };
-            let node = match node {
-                node if ctx.is_view() && !node.is_ordered() => Node::OrderBy {
-                    inner: Box::new(node),
-                    by: Vec::new(),
-                    ties: required.vars.clone(),
-                },
-                node => node,
-            };
-            let table = solved(&ctx, &node, &required)?;
-            Found::Triples(construct(&ctx, &table, &triples, &blanks)?)
-        }
-        Query::Describe { pattern, .. } => {
-            let node = translator.node(pattern)?;
-            let vars = node.vars();
-            let _ = ctx.names.set(translator.names);
-            let table = solved(
-                &ctx,
-                &node,
-                &Required {
-                    vars,
-                    ..Required::default()
-                },
-            )?;
-            let mut list = describe(&ctx, &table)?;
-            if ctx.is_view() {
-                sort_triples(&ctx, &mut list)?;
-            }
-            Found::Triples(list)
-        }
+        } => construct(&ctx, template, pattern)?,
+        Query::Describe { pattern, .. } => describe(&ctx, pattern)?,
     };
     if let Some(error) = ctx.failed.borrow_mut().take() {
         return Err(error);
     }
-    Ok(Answer { ctx, found })
+    Ok(Answer { ctx, found, plan })
+}
+
+/// A result, and the plan if it was requested.
+type Planned<T> = (T, Option<PlanNode>);
+
+fn select(ctx: &Context<'_>, pattern: &GraphPattern) -> Result<Planned<Found>> {
+    let mut translator = Translator::new(ctx);
+    let node = translator.node(pattern)?;
+    let names = translator.names;
+    let vars = match outermost(&node) {
+        Some(vars) => vars,
+        None => node.vars(),
+    };
+    let shown: Vec<String> = vars.iter().map(|v| names.show(*v)).collect();
+    let _ = ctx.names.set(names);
+    let required = Required {
+        vars: vars.clone(),
+        ..Required::default()
+    };
+    let node = if ctx.is_view() { node.by_terms() } else { node };
+    let (table, plan) = solved(ctx, node, &required)?;
+    let bare = |n: &String| n.trim_start_matches('?').to_owned();
+    let names = shown.iter().map(bare).collect();
+    Ok((Found::Solutions(names, table.project(&vars)), plan))
+}
+
+fn boolean(ctx: &Context<'_>, pattern: &GraphPattern) -> Result<Planned<Found>> {
+    let mut translator = Translator::new(ctx);
+    let node = translator.node(pattern)?;
+    let _ = ctx.names.set(translator.names);
+    let required = Required {
+        distinct: true,
+        limit: Some(1),
+        ..Required::default()
+    };
+    let (table, plan) = solved(ctx, node, &required)?;
+    Ok((Found::Boolean(!table.is_empty()), plan))
+}
+
+fn construct(
+    ctx: &Context<'_>,
+    template: &[TriplePattern],
+    pattern: &GraphPattern,
+) -> Result<Planned<Found>> {
+    let mut translator = Translator::new(ctx);
+    let node = translator.node(pattern)?;
+    let mut triples = Vec::new();
+    let mut blanks = HashSet::new();
+    for t in template {
+        triples.push(Triple {
+            s: translator.pos(&t.subject),
+            p: translator.name(&t.predicate),
+            o: translator.pos(&t.object),
+        });
+        for term in [&t.subject, &t.object] {
+            if let TermPattern::BlankNode(_) = term
+                && let Pos::Var(v) = translator.pos(term)
+            {
+                blanks.insert(v);
+            }
+        }
+    }
+    let _ = ctx.names.set(translator.names);
+    let mut vars: Vec<Var> = triples.iter().flat_map(Triple::vars).collect();
+    vars.sort_unstable();
+    vars.dedup();
+    let required = Required {
+        vars,
+        distinct: blanks.is_empty() && !has_slice(&node),
+        ..Required::default()
+    };
+    let node = match node {
+        node if ctx.is_view() && !node.is_ordered() => Node::OrderBy {
+            inner: Box::new(node),
+            by: Vec::new(),
+            ties: required.vars.clone(),
+        },
+        node => node,
+    };
+    let (table, plan) = solved(ctx, node, &required)?;
+    let triples = instances(ctx, &table, &triples, &blanks)?;
+    Ok((Found::Triples(triples), plan))
+}
+
+fn describe(ctx: &Context<'_>, pattern: &GraphPattern) -> Result<Planned<Found>> {
+    let mut translator = Translator::new(ctx);
+    let node = translator.node(pattern)?;
+    let _ = ctx.names.set(translator.names);
+    let required = Required {
+        vars: node.vars(),
+        ..Required::default()
+    };
+    let (table, plan) = solved(ctx, node, &required)?;
+    let mut list = descriptions(ctx, &table)?;
+    if ctx.is_view() {
+        sort_triples(ctx, &mut list)?;
+    }
+    Ok((Found::Triples(list), plan))
 }
 
 /// Returns the solutions; an empty table if only the plan is requested.
-fn solved(ctx: &Context<'_>, node: &Node, required: &Required) -> Result<Table> {
+fn solved(ctx: &Context<'_>, node: Node, required: &Required) -> Result<Planned<Table>> {
+    let plan = plan(ctx, node, required)?;
     if ctx.options.explain_only {
-        explain(ctx, node, required);
-        return Ok(Table::empty(required.vars.clone()));
+        let empty = Table::empty(required.vars.clone());
+        return Ok((empty, Some(show(ctx, &plan, false))));
     }
-    eval(ctx, node, required)
+    let table = run(ctx, &plan)?;
+    let shown = ctx.profile.then(|| show(ctx, &plan, true));
+    Ok((table, shown))
 }
 
 fn has_slice(node: &Node) -> bool {
@@ -324,7 +345,7 @@ impl Context<'_> {
 }
 
 /// Returns the template's triples for each solution, without those that are incomplete or invalid.
-fn construct(
+fn instances(
     ctx: &Context<'_>,
     table: &Table,
     template: &[Triple],
@@ -376,7 +397,7 @@ pub(crate) fn is_triple(ctx: &Context<'_>, (s, p, o): (Id, Id, Id)) -> bool {
 }
 
 /// Returns the triples whose subjects are terms of the solutions, or blank nodes reachable from these.
-fn describe(ctx: &Context<'_>, table: &Table) -> Result<Vec<(Id, Id, Id)>> {
+fn descriptions(ctx: &Context<'_>, table: &Table) -> Result<Vec<(Id, Id, Id)>> {
     use crate::dictionary::{Head, Parts};
     let graph = ctx.graph();
     let mut left: Vec<Id> = table

@@ -1,14 +1,15 @@
 //! SPARQL Update: returns a changed copy of the dataset, or an error.
 
 use crate::RdfFormat;
+use crate::algebra::{Pos, Translator};
 use crate::dictionary::Key;
 use crate::error::{Error, Result};
-use crate::exec::{Context, Options, Required, Var, eval};
+use crate::exec::{Context, Options, Var, run};
 use crate::guard::{is_derived, is_derived_graph};
 use crate::id::{Id, UNBOUND};
 use crate::log::Change;
 use crate::parse::Loader;
-use crate::plan::{Pos, Translator};
+use crate::plan::{Required, plan};
 use crate::quads::{Dataset, Quad};
 use crate::query::{Graphs, choose, is_triple};
 use crate::syntax;
@@ -405,7 +406,7 @@ impl UpdateRun<'_> {
             distinct: !fresh,
             ..Required::default()
         };
-        let table = eval(&ctx, &node, &required)?;
+        let table = run(&ctx, &plan(&ctx, node, &required)?)?;
         let (mut gone, mut new) = (Vec::new(), Vec::new());
         for row in table.rows() {
             let mut labels: HashMap<&str, Id> = HashMap::new();

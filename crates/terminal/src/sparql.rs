@@ -5,7 +5,7 @@ use crate::exit::usage;
 use crate::output::{Cell, Rows, Style};
 use clap::{Args, ValueEnum};
 use esker::rdf::{engine, error};
-use esker_rdf::{Answer, Format, Found, Graphs, RdfFormat};
+use esker_rdf::{Answer, Format, Found, Graphs, PlanNode, RdfFormat};
 use std::io::{Read as _, Write as _};
 use std::path::PathBuf;
 
@@ -65,10 +65,10 @@ pub struct SparqlArgs {
     /// Output format of the answer
     #[arg(long, value_enum, default_value_t = AnswerFormat::Table)]
     pub format: AnswerFormat,
-    /// Show the plan with estimates, and do not run the query
+    /// Show the plan with estimates, and do not run the query; with `--format json` as JSON
     #[arg(long, conflicts_with = "update")]
     pub explain: bool,
-    /// Print on stderr how the query was answered, with estimates, counts and times
+    /// Print on stderr the plan with what each operator read, gave and chose, and its time; with `--format json` as JSON
     #[arg(long)]
     pub profile: bool,
     /// Graph that is a part of the default graph, overriding FROM
@@ -132,6 +132,14 @@ pub fn refused(text: &str, e: engine::Error) -> anyhow::Error {
         }
         engine::Error::Stopped(_) => anyhow::anyhow!("{e}"),
         e => error(e).into(),
+    }
+}
+
+/// Returns a plan as lines: text, or one line of JSON where the answer's format is JSON.
+pub fn plan_lines(plan: &PlanNode, format: AnswerFormat) -> Vec<String> {
+    match format {
+        AnswerFormat::Json => vec![plan.json()],
+        _ => plan.lines(),
     }
 }
 

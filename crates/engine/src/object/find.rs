@@ -53,7 +53,8 @@ impl Engine {
             clock: &clock,
             plan: Vec::new(),
         };
-        let slots = select.eval(&node, None);
+        let plan = select.plan(&node);
+        let slots = select.eval(&plan, None);
         if Principal::limited(principal).is_none() {
             report.plan = select.plan;
         }
@@ -104,7 +105,8 @@ impl Engine {
                 clock: &|| 0,
                 plan: Vec::new(),
             };
-            select.explain(&node);
+            let plan = select.plan(&node);
+            select.explain(&plan, false);
             report.plan = select.plan;
             return Ok(None);
         }

@@ -125,9 +125,12 @@ impl<'t> Leaf<'t> {
     }
 }
 
+/// Access method of a term that is tested on the objects that are left.
+const ASKED: &str = "asked of each";
+
 /// Estimated result size and access method of a term.
 #[derive(Debug, Clone, Copy)]
-struct Estimate {
+pub(super) struct Estimate {
     /// Estimated number of matching objects.
     objects: u64,
     /// Access method: an index, a column scan, or other.
@@ -151,17 +154,79 @@ const LOOKING_UP_COSTS: u64 = 256;
 /// Cost of testing one object, in values scanned sequentially.
 const ASKING_COSTS_OF_READING: u64 = 24;
 
+/// A filter in the order in which it is evaluated.
+pub(super) enum Planned<'n, 't> {
+    All,
+    And(Vec<Self>),
+    Or(Vec<Self>),
+    Not(Box<Self>),
+    Term(&'n Leaf<'t>, Estimate),
+}
+
 impl<'t> Select<'t, '_> {
+    /// Returns the plan of a filter: of terms that are all required, the one with the fewest objects comes first.
+    pub(super) fn plan<'n>(&self, node: &'n FilterNode<'t>) -> Planned<'n, 't> {
+        self.planned(node).1
+    }
+
+    /// Returns the plan of a filter, after the estimated number of objects that match it.
+    fn planned<'n>(&self, node: &'n FilterNode<'t>) -> (u64, Planned<'n, 't>) {
+        let all = self.table.live.len();
+        let each = |parts: &'n [FilterNode<'t>]| -> Vec<(u64, Planned<'n, 't>)> {
+            parts.iter().map(|p| self.planned(p)).collect()
+        };
+        let plans = |parts: Vec<(u64, Planned<'n, 't>)>| parts.into_iter().map(|p| p.1).collect();
+        match node {
+            FilterNode::All => (all, Planned::All),
+            FilterNode::And(parts) => {
+                let mut parts = each(parts);
+                parts.sort_by_key(|(objects, _)| *objects);
+                let least = parts.first().map_or(all, |(objects, _)| *objects);
+                (least, Planned::And(plans(parts)))
+            }
+            FilterNode::Or(parts) => {
+                let parts = each(parts);
+                let sum: u64 = parts.iter().map(|(objects, _)| objects).sum();
+                (sum.min(all), Planned::Or(plans(parts)))
+            }
+            FilterNode::Not(inner) => {
+                let (objects, inner) = self.planned(inner);
+                (all.saturating_sub(objects), Planned::Not(Box::new(inner)))
+            }
+            FilterNode::Term(leaf) => {
+                let estimate = self.estimate_term(leaf);
+                (estimate.objects, Planned::Term(leaf, estimate))
+            }
+        }
+    }
+
     /// Returns the slots in `within` (in all objects if `None`) that match the filter.
     pub(super) fn eval(
         &mut self,
-        node: &FilterNode<'t>,
+        node: &Planned<'_, 't>,
         within: Option<&RoaringBitmap>,
     ) -> RoaringBitmap {
         match node {
-            FilterNode::All => within.unwrap_or(&self.table.live).clone(),
-            FilterNode::And(parts) => self.all_of(parts, within),
-            FilterNode::Or(parts) => {
+            Planned::All => {
+                let all = within.unwrap_or(&self.table.live).clone();
+                self.plan.push(PlanStep {
+                    left: Some(all.len()),
+                    micros: Some(0),
+                    ..self.everything()
+                });
+                all
+            }
+            Planned::And(parts) => {
+                let mut left: Option<RoaringBitmap> = within.cloned();
+                for part in parts {
+                    if left.as_ref().is_some_and(RoaringBitmap::is_empty) {
+                        break;
+                    }
+                    left = Some(self.eval(part, left.as_ref()));
+                }
+                left.unwrap_or_else(|| self.table.live.clone())
+            }
+            Planned::Or(parts) => {
                 let mut any = RoaringBitmap::new();
                 for part in parts {
                     any |= match within {
@@ -171,43 +236,11 @@ impl<'t> Select<'t, '_> {
                 }
                 any
             }
-            FilterNode::Not(inner) => {
+            Planned::Not(inner) => {
                 let base = within.unwrap_or(&self.table.live);
                 base - self.eval(inner, Some(base))
             }
-            FilterNode::Term(leaf) => self.term(leaf, within),
-        }
-    }
-
-    fn all_of(
-        &mut self,
-        parts: &[FilterNode<'t>],
-        within: Option<&RoaringBitmap>,
-    ) -> RoaringBitmap {
-        let mut order: Vec<_> = parts.iter().map(|p| (self.estimate(p), p)).collect();
-        order.sort_by_key(|(objects, _)| *objects);
-        let mut left: Option<RoaringBitmap> = within.cloned();
-        for (_, part) in order {
-            if left.as_ref().is_some_and(RoaringBitmap::is_empty) {
-                break;
-            }
-            left = Some(self.eval(part, left.as_ref()));
-        }
-        left.unwrap_or_else(|| self.table.live.clone())
-    }
-
-    /// Estimates the number of objects that match a filter.
-    fn estimate(&self, node: &FilterNode<'t>) -> u64 {
-        let all = self.table.live.len();
-        match node {
-            FilterNode::All => all,
-            FilterNode::And(parts) => parts.iter().map(|p| self.estimate(p)).min().unwrap_or(all),
-            FilterNode::Or(parts) => {
-                let sum: u64 = parts.iter().map(|p| self.estimate(p)).sum();
-                sum.min(all)
-            }
-            FilterNode::Not(inner) => all.saturating_sub(self.estimate(inner)),
-            FilterNode::Term(leaf) => self.estimate_term(leaf).objects,
+            Planned::Term(leaf, estimate) => self.term(leaf, *estimate, within),
         }
     }
 
@@ -251,43 +284,52 @@ impl<'t> Select<'t, '_> {
         }
     }
 
-    /// Adds the plan of a filter without evaluating it.
-    pub(super) fn explain(&mut self, node: &FilterNode<'t>) {
+    /// Adds a plan without evaluating it. `within` tells whether it is evaluated within other objects: then a term is tested on each of
+    /// them if they are few.
+    pub(super) fn explain(&mut self, node: &Planned<'_, 't>, within: bool) {
         match node {
-            FilterNode::All => self.plan.push(PlanStep {
+            Planned::All => self.plan.push(self.everything()),
+            Planned::And(parts) => {
+                for (i, part) in parts.iter().enumerate() {
+                    self.explain(part, within || i > 0);
+                }
+            }
+            Planned::Or(parts) => parts.iter().for_each(|p| self.explain(p, within)),
+            Planned::Not(inner) => self.explain(inner, true),
+            Planned::Term(leaf, estimate) => self.plan.push(PlanStep {
                 server: 0,
-                term: "(everything)".into(),
-                access: "all".into(),
-                estimate: self.table.live.len(),
+                term: leaf.text.clone(),
+                access: if within {
+                    format!("{}, or {ASKED}", estimate.access)
+                } else {
+                    estimate.access.into()
+                },
+                estimate: estimate.objects,
                 left: None,
                 micros: None,
             }),
-            FilterNode::And(parts) => {
-                let mut order: Vec<_> = parts.iter().map(|p| (self.estimate(p), p)).collect();
-                order.sort_by_key(|(objects, _)| *objects);
-                for (_, part) in order {
-                    self.explain(part);
-                }
-            }
-            FilterNode::Or(parts) => parts.iter().for_each(|p| self.explain(p)),
-            FilterNode::Not(inner) => self.explain(inner),
-            FilterNode::Term(leaf) => {
-                let estimate = self.estimate_term(leaf);
-                self.plan.push(PlanStep {
-                    server: 0,
-                    term: leaf.text.clone(),
-                    access: estimate.access.into(),
-                    estimate: estimate.objects,
-                    left: None,
-                    micros: None,
-                });
-            }
         }
     }
 
-    fn term(&mut self, leaf: &Leaf<'t>, within: Option<&RoaringBitmap>) -> RoaringBitmap {
+    /// Returns the step of a filter that all objects match.
+    fn everything(&self) -> PlanStep {
+        PlanStep {
+            server: 0,
+            term: "(everything)".into(),
+            access: "all".into(),
+            estimate: self.table.live.len(),
+            left: None,
+            micros: None,
+        }
+    }
+
+    fn term(
+        &mut self,
+        leaf: &Leaf<'t>,
+        estimate: Estimate,
+        within: Option<&RoaringBitmap>,
+    ) -> RoaringBitmap {
         let began = (self.clock)();
-        let estimate = self.estimate_term(leaf);
         let few = within.is_some_and(|w| match leaf.field {
             // The cost of scanning a column depends on its number of values, that of an index look-up on the size of the result.
             Field::Column(column) if estimate.access.starts_with("column") => {
@@ -296,7 +338,7 @@ impl<'t> Select<'t, '_> {
             _ => w.len() * ASKING_COSTS < estimate.objects + LOOKING_UP_COSTS,
         });
         let (slots, access) = match within {
-            Some(within) if few => (self.ask_each(leaf, within), "asked of each"),
+            Some(within) if few => (self.ask_each(leaf, within), ASKED),
             _ => {
                 let (all, access) = self.look_up(leaf, estimate.access);
                 (within.map_or_else(|| all.clone(), |w| &all & w), access)

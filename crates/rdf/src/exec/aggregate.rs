@@ -2,11 +2,11 @@
 
 use super::rows::{DistinctRows, RowSet};
 use super::{Context, STRING_BYTES_MAX, Table, Var};
+use crate::algebra::Aggregate;
 use crate::error::{Error, Result};
 use crate::expr::value::{self, Number, Value};
 use crate::expr::{Expr, Val, order_ids};
 use crate::id::{self, Id, UNBOUND};
-use crate::plan::Aggregate;
 use oxrdf::Term;
 use spargebra::algebra::AggregateFunction as F;
 use std::cmp::Ordering;

@@ -1,11 +1,11 @@
 //! Context of a running query: the data, computed terms, options and limits.
 
+use crate::algebra::{Node, Service, VariableNames};
 use crate::dictionary::{Dictionary, Key, Parts};
 use crate::error::{Error, Result};
 use crate::guard::Guard;
 use crate::id::{Id, LOCAL, UNBOUND};
 use crate::input_bindings::InputBindings;
-use crate::plan::VariableNames;
 use crate::quads::{Dataset, Graph};
 use crate::remote::Remote;
 use oxiri::Iri;
@@ -48,8 +48,10 @@ pub struct Options<'a> {
     pub input_bindings: &'a [InputBindings],
     /// Whether `SERVICE` sends known bindings to endpoints; otherwise each gets its whole pattern.
     pub send_bindings: bool,
-    /// Whether to only explain: nothing is run, the answer is empty, and its notes describe the plan.
+    /// Whether to only explain: nothing is run, the answer is empty and has the plan.
     pub explain_only: bool,
+    /// Monotonic clock in nanoseconds, for the times of a profile.
+    pub clock: Option<&'a (dyn Fn() -> u64 + Sync)>,
     /// Whether the optimiser is on. If off, patterns run in their written order and nothing is pushed down (for tests).
     pub optimise: bool,
 }
@@ -81,10 +83,14 @@ impl Options<'_> {
             input_bindings: &[],
             send_bindings: true,
             explain_only: false,
+            clock: None,
             optimise: true,
         }
     }
 }
+
+/// Returns whether a pattern has a solution with the values of a row; `None` after an error, which the context keeps.
+pub(crate) type Exists = fn(&Context<'_>, &Node, super::Row<'_>) -> Option<bool>;
 
 /// State of a running query.
 #[derive(Debug)]
@@ -98,10 +104,12 @@ pub struct Context<'a> {
     local: RefCell<Dictionary>,
     random: Cell<u64>,
     labels: Cell<u64>,
-    /// Notes on the execution, if requested.
-    pub notes: RefCell<Option<Vec<String>>>,
-    /// Nesting depth of the current note.
-    pub depth: Cell<usize>,
+    /// Whether the executor records what it does in the slots of the plan.
+    pub(crate) profile: bool,
+    /// Number of solutions that an enclosing UNION or GRAPH still needs, at least 1.
+    pub(super) rows_left: Cell<usize>,
+    /// Evaluation of EXISTS, set by the executor.
+    pub(crate) exists: Cell<Option<Exists>>,
     regexes: RefCell<HashMap<(String, String), Option<regex::Regex>>>,
     pub(super) memory: super::memory::Memory,
     /// Stack of active graphs, the innermost last.
@@ -111,7 +119,7 @@ pub struct Context<'a> {
     /// Names of the variables.
     pub names: OnceCell<VariableNames>,
     /// `SERVICE` patterns, in the order of translation.
-    pub(crate) services: RefCell<Vec<Arc<crate::plan::Service>>>,
+    pub(crate) services: RefCell<Vec<Arc<Service>>>,
     /// Results of other endpoints, by endpoint and query.
     pub(super) service_results: RefCell<HashMap<(String, String), super::Table>>,
     /// An error inside an expression that must not become an unbound value.
@@ -128,8 +136,9 @@ impl<'a> Context<'a> {
             local: RefCell::default(),
             random: Cell::new(options.seed),
             labels: Cell::new(0),
-            notes: RefCell::new(None),
-            depth: Cell::new(0),
+            profile: false,
+            rows_left: Cell::new(usize::MAX),
+            exists: Cell::new(None),
             regexes: RefCell::default(),
             memory: super::memory::Memory::default(),
             graphs: RefCell::new(vec![data.graph(UNBOUND).cloned().unwrap_or_default()]),
@@ -161,8 +170,9 @@ impl<'a> Context<'a> {
             memory: self.memory.clone(),
             random: Cell::new(self.random.get()),
             labels: Cell::new(self.labels.get()),
-            notes: RefCell::new(None),
-            depth: Cell::new(0),
+            profile: self.profile,
+            rows_left: Cell::new(usize::MAX),
+            exists: Cell::new(self.exists.get()),
             regexes: RefCell::default(),
             graphs: RefCell::new(vec![self.graph()]),
             named: self.named.clone(),
@@ -201,6 +211,11 @@ impl<'a> Context<'a> {
         self.names
             .get()
             .map_or_else(|| format!("?{var}"), |n| n.show(var))
+    }
+
+    /// Returns a term as text for users.
+    pub(crate) fn show_term(&self, id: Id) -> String {
+        self.term(id).map_or_else(|| "?".into(), |t| t.to_string())
     }
 
     /// Fails if the host cancels, or if an expression has exceeded the memory limit.
@@ -299,13 +314,6 @@ impl<'a> Context<'a> {
             .or_insert_with(|| crate::expr::regex(pattern, flags))
             .as_ref()
             .map(run)
-    }
-
-    /// Adds a note if notes are requested.
-    pub fn note(&self, text: impl FnOnce() -> String) {
-        if let Some(notes) = self.notes.borrow_mut().as_mut() {
-            notes.push(format!("{}{}", "  ".repeat(self.depth.get()), text()));
-        }
     }
 }
 

@@ -7,19 +7,9 @@ use super::table::{Table, Var};
 use crate::error::Result;
 use crate::expr::{self, Expr, value};
 use crate::id::{self, Id, UNBOUND};
+use crate::plan::{Mode, is_movable};
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
-
-/// Type of a hash join.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Mode {
-    /// Rows with a match, combined with it.
-    Inner,
-    /// All left rows; those without a match stay as they are.
-    Left,
-    /// Left rows without a match.
-    Anti,
-}
 
 /// Pairs of rows that are filtered at a time.
 const CHUNK: usize = 1 << 14;
@@ -114,8 +104,7 @@ pub(crate) fn join(
         made,
         vars: vars.clone(),
     };
-    let plain = |f: &Expr| !f.has_exists() && !f.is_volatile();
-    let each = if filters.iter().all(plain) {
+    let each = if filters.iter().all(is_movable) {
         portion(ctx, left.len())
     } else {
         left.len()

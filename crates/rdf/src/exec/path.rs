@@ -1,78 +1,90 @@
 //! Property paths: breadth-first search that visits each node once, so that the time is linear in the edges visited.
 
 use super::{Context, Table};
+use crate::algebra::{Path, Pos};
 use crate::error::Result;
 use crate::id::Id;
-use crate::plan::{Path, Pos};
+use crate::plan::{PathSearch, Slot};
 use crate::quads::Graph;
 use std::collections::HashSet;
 
-/// Returns the pairs that a path connects. `starts` and `ends` are candidate values, if known.
-pub(crate) fn eval(
-    ctx: &Context<'_>,
-    s: Pos,
-    path: &Path,
-    o: Pos,
-    starts: Option<Vec<Id>>,
-    ends: Option<Vec<Id>>,
-) -> Result<Table> {
-    let graph = ctx.graph();
-    let search = PathSearch { ctx, graph: &graph };
-    // A term outside the graph, bound by other patterns, has no path of length zero.
-    let inside = |list: Option<Vec<Id>>| {
-        list.map(|mut list| {
-            if matches!(path, Path::ZeroOrMore(_) | Path::ZeroOrOne(_)) {
-                list.retain(|id| search.has_node(*id));
+impl PathSearch {
+    /// Returns the pairs that the path connects. `starts` and `ends` are candidate values, if known.
+    pub(super) fn run(
+        &self,
+        ctx: &Context<'_>,
+        slot: &Slot,
+        starts: Option<Vec<Id>>,
+        ends: Option<Vec<Id>>,
+    ) -> Result<Table> {
+        let (s, path, o) = (self.s, &self.path, self.o);
+        let graph = ctx.graph();
+        let search = GraphSearch { ctx, graph: &graph };
+        // A term outside the graph, bound by other patterns, has no path of length zero.
+        let inside = |list: Option<Vec<Id>>| {
+            list.map(|mut list| {
+                if matches!(path, Path::ZeroOrMore(_) | Path::ZeroOrOne(_)) {
+                    list.retain(|id| search.has_node(*id));
+                }
+                list
+            })
+        };
+        let starts = candidates(s, inside(starts));
+        let ends = candidates(o, inside(ends));
+        // Start from the end with fewer bound nodes, if either is bound.
+        let backwards = match (&starts, &ends) {
+            (Some(a), Some(b)) => b.len() < a.len(),
+            (None, Some(_)) => true,
+            _ => false,
+        };
+        let (from, to) = if backwards {
+            (ends, starts)
+        } else {
+            (starts, ends)
+        };
+        let known = from.is_some();
+        let from = from.unwrap_or_else(|| search.sources(path, backwards));
+        ctx.chose(slot, || {
+            let end = if backwards { "end" } else { "start" };
+            let which = if known { "known" } else { "possible" };
+            format!("from {} {which} nodes at the {end}", from.len())
+        });
+        let to: Option<HashSet<Id>> = to.map(|list| list.into_iter().collect());
+        let same = s == o && matches!(s, Pos::Var(_));
+        let (mut subjects, mut objects) = (Vec::new(), Vec::new());
+        for (n, start) in from.into_iter().enumerate() {
+            if n % 64 == 0 {
+                ctx.check()?;
+                ctx.fits(subjects.len(), 2)?;
             }
-            list
-        })
-    };
-    let starts = candidates(s, inside(starts));
-    let ends = candidates(o, inside(ends));
-    // Start from the end with fewer bound nodes, if either is bound.
-    let backwards = match (&starts, &ends) {
-        (Some(a), Some(b)) => b.len() < a.len(),
-        (None, Some(_)) => true,
-        _ => false,
-    };
-    let (from, to) = if backwards {
-        (ends, starts)
-    } else {
-        (starts, ends)
-    };
-    let from = match from {
-        Some(list) => list,
-        None => search.sources(path, backwards),
-    };
-    let to: Option<HashSet<Id>> = to.map(|list| list.into_iter().collect());
-    let same = s == o && matches!(s, Pos::Var(_));
-    let (mut subjects, mut objects) = (Vec::new(), Vec::new());
-    for (n, start) in from.into_iter().enumerate() {
-        if n % 64 == 0 {
-            ctx.check()?;
-            ctx.fits(subjects.len(), 2)?;
-        }
-        for end in search.from(path, start, backwards)? {
-            if to.as_ref().is_some_and(|t| !t.contains(&end)) || (same && start != end) {
-                continue;
+            for end in search.from(path, start, backwards)? {
+                if to.as_ref().is_some_and(|t| !t.contains(&end)) || (same && start != end) {
+                    continue;
+                }
+                let (a, b) = if backwards {
+                    (end, start)
+                } else {
+                    (start, end)
+                };
+                subjects.push(a);
+                objects.push(b);
             }
-            let (a, b) = if backwards {
-                (end, start)
-            } else {
-                (start, end)
-            };
-            subjects.push(a);
-            objects.push(b);
         }
+        Ok(self.table(subjects, objects))
     }
-    let len = subjects.len();
-    Ok(match (s, o) {
-        (Pos::Var(s), Pos::Var(o)) if s == o => Table::new(vec![s], vec![subjects], len),
-        (Pos::Var(s), Pos::Var(o)) => Table::new(vec![s, o], vec![subjects, objects], len),
-        (Pos::Var(s), Pos::Const(_)) => Table::new(vec![s], vec![subjects], len),
-        (Pos::Const(_), Pos::Var(o)) => Table::new(vec![o], vec![objects], len),
-        (Pos::Const(_), Pos::Const(_)) => Table::new(Vec::new(), Vec::new(), len),
-    })
+
+    /// Returns the pairs as solutions.
+    fn table(&self, subjects: Vec<Id>, objects: Vec<Id>) -> Table {
+        let len = subjects.len();
+        let (vars, columns) = match (self.s, self.o) {
+            (Pos::Var(s), Pos::Var(o)) if s == o => (vec![s], vec![subjects]),
+            (Pos::Var(s), Pos::Var(o)) => (vec![s, o], vec![subjects, objects]),
+            (Pos::Var(s), Pos::Const(_)) => (vec![s], vec![subjects]),
+            (Pos::Const(_), Pos::Var(o)) => (vec![o], vec![objects]),
+            (Pos::Const(_), Pos::Const(_)) => (Vec::new(), Vec::new()),
+        };
+        Table::new(vars, columns, len)
+    }
 }
 
 fn candidates(p: Pos, list: Option<Vec<Id>>) -> Option<Vec<Id>> {
@@ -82,12 +94,12 @@ fn candidates(p: Pos, list: Option<Vec<Id>>) -> Option<Vec<Id>> {
     }
 }
 
-struct PathSearch<'a> {
+struct GraphSearch<'a> {
     ctx: &'a Context<'a>,
     graph: &'a Graph,
 }
 
-impl PathSearch<'_> {
+impl GraphSearch<'_> {
     fn has_node(&self, id: Id) -> bool {
         self.graph.predicates().iter().any(|p| {
             self.graph

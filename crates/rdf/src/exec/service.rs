@@ -1,15 +1,17 @@
 //! `SERVICE`: solutions of other endpoints. If few bindings are known, they are sent along in blocks of `VALUES`; an endpoint that is a
 //! variable is requested once for each of its values.
 
+use super::graph::name_rows;
 use super::rows::distinct;
-use super::{Context, Options, Table, Var, name_rows};
+use super::{Context, Options, Table, Var};
+use crate::algebra::{Pos, Service, Translator};
 use crate::dictionary::{Head, Parts};
 use crate::error::{Error, Result};
 use crate::id::{Id, UNBOUND};
-use crate::plan::{Pos, Service, Translator};
+use crate::plan::{SENT_MAX, Slot};
 use crate::quads::Dataset;
 use crate::remote;
-use oxrdf::{NamedNode, Term, Variable};
+use oxrdf::{Term, Variable};
 use oxsdatatypes::DateTime;
 use spargebra::algebra::GraphPattern;
 use spargebra::term::GroundTerm;
@@ -17,48 +19,52 @@ use spargebra::{GraphUpdateOperation, Query, Update};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Limit of known bindings that are sent along.
-pub(super) const SENT_MAX: usize = 1_000;
 /// Bindings per request.
 const BLOCK: usize = 200;
 /// Limit of endpoints that one variable may name.
 const ENDPOINTS_MAX: usize = 64;
 
-/// Returns the solutions of a SERVICE pattern, to be joined with the known ones.
-pub(crate) fn eval(ctx: &Context<'_>, s: &Service, known: Option<&Table>) -> Result<Table> {
-    let table = match s.endpoint {
-        Pos::Const(id) => request_endpoint(ctx, s, id, known)?,
-        Pos::Var(var) => {
-            let ids = match endpoints(ctx, var, known) {
-                Err(_) if s.silent => return Ok(Table::unit()),
-                ids => ids?,
-            };
-            let mut all = Table::empty(vec![var]);
-            for id in ids {
-                let theirs = known.and_then(|t| {
-                    let rows = |c: &[Id]| {
-                        (0..c.len() as u32)
-                            .filter(|r| c[*r as usize] == id)
-                            .collect()
-                    };
-                    let rows: Vec<u32> = t.column(var).map(rows)?;
-                    Some(t.select(&rows))
-                });
-                let table = request_endpoint(ctx, s, id, theirs.as_ref())?;
-                all.append(name_rows(table, var, id));
-                ctx.fits_table(&all)?;
+impl Service {
+    /// Returns the solutions of the pattern, to be joined with the known ones.
+    pub(super) fn run(
+        &self,
+        ctx: &Context<'_>,
+        slot: &Slot,
+        known: Option<&Table>,
+    ) -> Result<Table> {
+        let mut table = match self.endpoint {
+            Pos::Const(id) => request_endpoint(ctx, self, slot, id, known)?,
+            Pos::Var(var) => {
+                let ids = match endpoints(ctx, var, known) {
+                    Err(_) if self.silent => return Ok(Table::unit()),
+                    ids => ids?,
+                };
+                let mut all = Table::empty(vec![var]);
+                for id in ids {
+                    let theirs = known.and_then(|t| {
+                        let rows = |c: &[Id]| {
+                            (0..c.len() as u32)
+                                .filter(|r| c[*r as usize] == id)
+                                .collect()
+                        };
+                        let rows: Vec<u32> = t.column(var).map(rows)?;
+                        Some(t.select(&rows))
+                    });
+                    let table = request_endpoint(ctx, self, slot, id, theirs.as_ref())?;
+                    all.append(name_rows(table, var, id));
+                    ctx.fits_table(&all)?;
+                }
+                all
             }
-            all
+        };
+        // Bindings that EXISTS has substituted.
+        for (var, id) in &self.bound {
+            if table.column(*var).is_some() {
+                table = name_rows(table, *var, *id);
+            }
         }
-    };
-    // Bindings that EXISTS has substituted.
-    let mut table = table;
-    for (var, id) in &s.bound {
-        if table.column(*var).is_some() {
-            table = name_rows(table, *var, *id);
-        }
+        Ok(table)
     }
-    Ok(table)
 }
 
 /// Returns the values of a variable that names endpoints.
@@ -96,10 +102,11 @@ fn endpoints(ctx: &Context<'_>, var: Var, known: Option<&Table>) -> Result<Vec<I
 fn request_endpoint(
     ctx: &Context<'_>,
     s: &Service,
+    slot: &Slot,
     endpoint: Id,
     known: Option<&Table>,
 ) -> Result<Table> {
-    match request_with_bindings(ctx, s, endpoint, known) {
+    match request_with_bindings(ctx, s, slot, endpoint, known) {
         // One solution without bindings.
         Err(e) if s.silent && !matches!(e, Error::Stopped(_)) => Ok(Table::unit()),
         other => other,
@@ -109,11 +116,12 @@ fn request_endpoint(
 fn request_with_bindings(
     ctx: &Context<'_>,
     s: &Service,
+    slot: &Slot,
     endpoint: Id,
     known: Option<&Table>,
 ) -> Result<Table> {
     let Some(Term::NamedNode(endpoint)) = ctx.term(endpoint) else {
-        let shown = super::bgp::show_term(ctx, endpoint);
+        let shown = ctx.show_term(endpoint);
         return Err(Error::Refused(format!(
             "SERVICE {shown}: an endpoint is named by an IRI"
         )));
@@ -123,7 +131,7 @@ fn request_with_bindings(
         .filter(|_| ctx.options.optimise && ctx.options.send_bindings)
         .and_then(|t| combinations(ctx, s, t))
     else {
-        ctx.note(|| format!("ask <{endpoint}>"));
+        ctx.chose(slot, || format!("ask <{endpoint}>"));
         return send_request(ctx, s, endpoint, &s.inner);
     };
     let sent = if ctx.is_view() {
@@ -147,7 +155,7 @@ fn request_with_bindings(
                 .collect()
         })
         .collect();
-    ctx.note(|| {
+    ctx.chose(slot, || {
         format!(
             "ask <{endpoint}> with {} solutions, in {} requests",
             rows.len(),
@@ -253,15 +261,4 @@ fn send_request(
     let table = remote::request(ctx, endpoint, &key.1, &vars)?;
     ctx.service_results.borrow_mut().insert(key, table.clone());
     Ok(table)
-}
-
-/// Returns the endpoint for messages.
-pub(crate) fn show(ctx: &Context<'_>, endpoint: Pos) -> String {
-    match endpoint {
-        Pos::Var(v) => ctx.name(v),
-        Pos::Const(id) => match ctx.term(id) {
-            Some(Term::NamedNode(n)) => NamedNode::to_string(&n),
-            other => other.map_or_else(|| "?".into(), |t| t.to_string()),
-        },
-    }
 }

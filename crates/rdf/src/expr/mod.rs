@@ -5,10 +5,10 @@ mod inspect;
 mod select;
 pub(crate) mod value;
 
+use crate::algebra::Node;
 use crate::dictionary::{Head, Parts};
 use crate::exec::{Context, Row, Var};
 use crate::id::{self, Id, Inline, UNBOUND};
-use crate::plan::Node;
 pub(crate) use call::regex;
 use spargebra::algebra::Function;
 use std::cmp::Ordering;
@@ -232,7 +232,7 @@ impl Expr {
                 }
                 (!error).then_some(false)
             }
-            Self::Exists(node) => crate::exec::exists(ctx, node, row),
+            Self::Exists(node) => ctx.exists.get().and_then(|exists| exists(ctx, node, row)),
             Self::Bound(v) => Some(row.get(*v) != UNBOUND),
             _ => match self.eval(ctx, row)? {
                 Val::Id(id) => match id::value(id) {

@@ -1,13 +1,22 @@
-//! Planning: from the text of a query to an executable pattern.
+//! Planning: from an algebra expression to a tree of operators, which the executor runs as it is.
 
-mod bound_variables;
-mod filter;
-mod node;
+mod build;
+mod group;
 mod order;
 mod pattern;
-mod translate;
+mod show;
+mod slot;
+mod steps;
+mod tree;
+mod view;
 
-pub use node::{Aggregate, Group, Node, Path, Service};
-pub(crate) use order::order;
-pub use pattern::{Pos, Triple};
-pub use translate::{Translator, VariableNames};
+pub(crate) use build::{Required, plan};
+pub(crate) use pattern::is_movable;
+pub(crate) use show::{show, show_step};
+pub(crate) use slot::{Slot, StepRecord};
+pub(crate) use steps::{Constraint, Side, Step};
+pub(crate) use tree::{
+    EachGraph, Filter, Join, LEADING_MAX, Later, Mode, Op, Optional, OrderBy, PathSearch, Pattern,
+    Plan, ROW, SENT_MAX, Union,
+};
+pub use view::{PlanNode, PlanRun};

@@ -1,7 +1,7 @@
 //! Order in which the variables of a basic graph pattern are bound: the cheapest by statistics of the predicates and by samples of their
 //! lists.
 
-use super::pattern::{Pos, Triple};
+use crate::algebra::{Pos, Triple};
 use crate::exec::Var;
 use crate::id::Id;
 use crate::quads::{Graph, Pairs};

@@ -1,59 +1,110 @@
-//! Triple patterns over term ids and variables.
+//! Planning of triple patterns that are solved together.
 
+use super::order::order;
+use super::steps::{PatternSearch, Step};
+use super::tree::{Led, Op, Pattern, Plan};
+use crate::algebra::Triple;
 use crate::exec::Var;
-use crate::id::Id;
+use crate::expr::Expr;
+use crate::quads::Graph;
+use std::collections::HashSet;
 
-/// A position of a triple pattern.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Pos {
-    /// A constant term.
-    Const(Id),
-    /// A variable by number.
-    Var(Var),
-}
-
-impl Pos {
-    pub(crate) const fn var(self) -> Option<Var> {
-        match self {
-            Self::Var(v) => Some(v),
-            Self::Const(_) => None,
-        }
-    }
-}
-
-/// A triple pattern of ids and variables.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Triple {
-    /// Position of the subject.
-    pub s: Pos,
-    /// Position of the predicate.
-    pub p: Pos,
-    /// Position of the object.
-    pub o: Pos,
-}
-
-impl Triple {
-    pub(crate) fn vars(&self) -> impl Iterator<Item = Var> {
-        [self.s, self.p, self.o].into_iter().filter_map(Pos::var)
-    }
-
-    pub(crate) fn has(&self, var: Var) -> bool {
-        [self.s, self.p, self.o].contains(&Pos::Var(var))
-    }
-
-    /// Returns the pattern with a variable replaced by a term.
-    pub(crate) fn bind(&self, var: Var, id: Id) -> Self {
-        let bind = |p: Pos| {
-            if p == Pos::Var(var) {
-                Pos::Const(id)
-            } else {
-                p
-            }
-        };
+impl Pattern {
+    /// Creates a pattern without filters whose solutions are all needed; its steps are not planned yet.
+    pub(super) const fn new(triples: Vec<Triple>, needed: Vec<Var>, distinct: bool) -> Self {
         Self {
-            s: bind(self.s),
-            p: bind(self.p),
-            o: bind(self.o),
+            triples,
+            filters: Vec::new(),
+            needed,
+            distinct,
+            limit: None,
+            count: false,
+            steps: None,
+            led: None,
         }
     }
+
+    /// Returns the variables of the triple patterns, with repetitions.
+    pub(crate) fn vars(&self) -> impl Iterator<Item = Var> {
+        self.triples.iter().flat_map(Triple::vars)
+    }
+
+    /// Returns the steps of the pattern alone.
+    pub(crate) fn own_steps(&self, graph: &Graph, optimise: bool) -> Vec<Step> {
+        let search = PatternSearch {
+            triples: &self.triples,
+            filters: self.filters.iter().collect(),
+            seeded: &[],
+            needed: &self.needed,
+            distinct: self.distinct,
+        };
+        search.steps(graph, 1, optimise)
+    }
+
+    /// Returns the steps from rows that bind `seeded`.
+    pub(crate) fn led_steps(
+        &self,
+        graph: &Graph,
+        seeded: &[Var],
+        rows: usize,
+        optimise: bool,
+    ) -> Vec<Step> {
+        let led = self.led.as_ref();
+        let more = led.map_or(&[][..], |led| &led.filters);
+        let search = PatternSearch {
+            triples: &self.triples,
+            filters: self.filters.iter().chain(more).collect(),
+            seeded,
+            needed: led.map_or(&self.needed, |led| &led.needed),
+            distinct: self.distinct,
+        };
+        search.steps(graph, rows, optimise)
+    }
+
+    /// Estimates the rows of all steps together, if each variable is bound.
+    pub(crate) fn all_rows(&self, graph: &Graph, seeded: &[Var], rows: usize) -> f64 {
+        let order = order(graph, &self.triples, seeded, rows, &[], &|_| false, true);
+        order.iter().map(|(_, rows)| rows).sum()
+    }
+
+    /// Makes a pattern that other rows may lead.
+    pub(super) fn led(mut self, needed: Vec<Var>) -> Self {
+        self.led = Some(Led {
+            needed,
+            filters: Vec::new(),
+        });
+        self
+    }
+
+    /// Returns the operator of the pattern.
+    pub(super) fn plan(self, count: bool) -> Plan {
+        Plan::new(Op::Pattern(self), count)
+    }
+}
+
+/// Returns whether a filter may run anywhere, any number of times.
+pub(crate) fn is_movable(f: &Expr) -> bool {
+    !f.has_exists() && !f.is_volatile()
+}
+
+/// Splits triple patterns into components connected by shared variables.
+pub(super) fn components(triples: &[Triple], optimise: bool) -> Vec<Vec<Triple>> {
+    if !optimise && !triples.is_empty() {
+        return vec![triples.to_vec()];
+    }
+    let mut components: Vec<Vec<Triple>> = Vec::new();
+    let mut seen: HashSet<&Triple> = HashSet::new();
+    for t in triples {
+        // Duplicate patterns are evaluated once.
+        if !seen.insert(t) {
+            continue;
+        }
+        let touches = |c: &Vec<Triple>| c.iter().any(|x| t.vars().any(|v| x.has(v)));
+        let (mut with, without): (Vec<_>, Vec<_>) = components.into_iter().partition(touches);
+        let mut merged: Vec<Triple> = with.drain(..).flatten().collect();
+        merged.push(*t);
+        components = without;
+        components.push(merged);
+    }
+    components
 }

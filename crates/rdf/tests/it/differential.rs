@@ -1,6 +1,7 @@
 //! Random queries over random data: the engine, the engine without its optimiser, and the library's unoptimised evaluator must agree.
 
 use crate::generator::{data, request};
+use crate::plan::explained_as_run;
 use crate::{load, options};
 use esker_rdf::{Dataset, Format, Found, query};
 use oxrdf::{Dataset as Quads, Term};
@@ -86,6 +87,13 @@ fn agree(data: &str, text: &str) -> Result<(), TestCaseError> {
         String::from_utf8(out).unwrap()
     };
     prop_assert_eq!(written(1), written(3), "threads\n{}\n{}", text, data);
+    for optimise in [true, false] {
+        let mut options = options();
+        options.optimise = optimise;
+        if let Err(e) = explained_as_run(&dataset, text, None, &options) {
+            prop_assert!(false, "{}\n{}\n{}", e, text, data);
+        }
+    }
     prop_assert_eq!(&fast, &plain, "optimised and not\n{}\n{}", text, data);
     // The library loses the graph's name when a sub-query or another GRAPH is inside GRAPH, and whether the outer graph exists.
     let (selects, graphs) = (

@@ -159,14 +159,11 @@ fn explaining_runs_nothing() {
     let explain = |text: &str| {
         let answer = query(&data, text, None, None, false, &options).unwrap();
         assert!(answer.len() <= 1, "{text}");
-        answer.notes().join("\n")
+        answer.plan().unwrap().lines().join("\n")
     };
     let plan = explain(PRODUCT);
-    assert!(
-        plan.contains("product of ~1000 x ~1000 rows  (~1000000 rows)"),
-        "{plan}"
-    );
-    assert!(plan.contains("(~1000000000 rows)"), "{plan}");
+    assert!(plan.contains("join  (~1000000000 rows)"), "{plan}");
+    assert!(plan.contains("pattern  (~1000 rows)"), "{plan}");
     let plan = explain(
         "SELECT ?x (COUNT(*) AS ?n) { VALUES ?a { <http://e/n1> <http://e/n2> } ?a <http://e/p> ?x \
          OPTIONAL { ?x <http://e/q> ?y } MINUS { ?a <http://e/r> 1 } { ?a <http://e/p> 1 } UNION { ?a <http://e/p> 2 } \
@@ -174,7 +171,7 @@ fn explaining_runs_nothing() {
          FILTER EXISTS { ?a ?q ?r } } GROUP BY ?x ORDER BY ?n LIMIT 3",
     );
     for part in [
-        "values  (2 rows)",
+        "values  (~2 rows)",
         "optional",
         "minus",
         "union",

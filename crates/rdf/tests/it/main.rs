@@ -8,6 +8,7 @@ mod generator;
 mod hostile;
 mod limits;
 mod lines;
+mod plan;
 mod requests;
 mod service;
 mod view;

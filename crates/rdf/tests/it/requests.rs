@@ -132,7 +132,7 @@ fn an_explanation_names_the_lists() {
     let options = options();
     let text = "SELECT DISTINCT ?s { ?s <http://e/p> ?o . ?s <http://e/q> ?x }";
     let answer = query(&data, text, None, None, true, &options).unwrap();
-    let notes = answer.notes().join("\n");
+    let notes = answer.plan().unwrap().lines().join("\n");
     assert!(notes.contains("bind ?s from"), "{notes}");
     // A variable that only has to exist is not enumerated.
     assert!(!notes.contains("?o"), "{notes}");

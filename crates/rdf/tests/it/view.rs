@@ -61,7 +61,7 @@ fn answers(data: &Dataset) -> Vec<String> {
             all.push(format!(
                 "{text}\n{}\n{}",
                 String::from_utf8(out).unwrap(),
-                answer.notes().join("\n")
+                answer.plan().unwrap().lines().join("\n")
             ));
         }
     }

@@ -2,6 +2,7 @@
 //! --test it w3c -- --ignored`. `ESKER_W3C_ONLY` is a part of the name of the tests to run.
 
 use crate::options;
+use crate::plan::explained_as_run;
 use crate::w3c_misses::{LEFT_OUT, is_miss, is_of_1_2};
 use esker_rdf::infer::{Inference, Limits};
 use esker_rdf::parse::Loader;
@@ -289,6 +290,7 @@ impl Suite {
             let answer = query(&data, &text_of, Some(&file), None, false, options).map_err(text)?;
             self.compare(&answer, &expected)
                 .map_err(|e| format!("optimise={}: {e}", options.optimise))?;
+            explained_as_run(&data, &text_of, Some(&file), options)?;
         }
         Ok(())
     }

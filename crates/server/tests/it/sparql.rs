@@ -676,7 +676,25 @@ fn one_server_asks_another_if_it_may() {
         "{}",
         got.body
     );
-    assert!(got.body.contains("= 1 rows"), "{}", got.body);
+    assert!(got.body.contains("1 out"), "{}", got.body);
+    // Both have the same operators, as JSON too.
+    let operators = |path: &str| {
+        let accept = [QUERY, ("accept", "application/json")];
+        let got = served.send("POST", path, &accept, &query);
+        let plan: serde_json::Value = serde_json::from_str(&got.body).unwrap();
+        let ran = plan["runs"].as_u64();
+        (
+            plan["operator"].clone(),
+            plan["inputs"][0]["operator"].clone(),
+            ran,
+        )
+    };
+    let (explained, profiled) = (
+        operators("/sparql?explain=true"),
+        operators("/sparql?profile=true"),
+    );
+    assert_eq!((&explained.0, &explained.1), (&profiled.0, &profiled.1));
+    assert_eq!((explained.2, profiled.2), (None, Some(1)));
 }
 
 /// The `OpenAPI` document's part on SPARQL and graphs: each path answers each method, with a status and a media type in the document.

@@ -2,10 +2,12 @@
 
 use super::print::ResultPrinter;
 use super::{
-    continue_unless_failed, finish, incomplete_reason, print_count, print_plan, search, summary,
+    continue_unless_failed, finish, incomplete_reason, print_count, print_plan, print_profile,
+    search, summary,
 };
 use crate::args::{FindArgs, FindFormat};
 use crate::graph::vertex_type_name;
+use esker::Database;
 use esker_model::filter::{Expr, Prepared, SPECIAL_NAMES, VertexFields};
 use esker_model::object::{Find, FindReport, PlanStep};
 use esker_model::schema::nearest;
@@ -28,28 +30,7 @@ pub(super) fn run(
     output: Option<PathBuf>,
     context: &mut Context,
 ) -> anyhow::Result<Outcome> {
-    for (given, option) in [
-        (find.principal.is_some() && args.as_of.is_some(), "--as"),
-        (find.share.is_some(), "--share and --collective"),
-        (find.after.is_some(), "--after"),
-    ] {
-        if given {
-            return Err(usage(match args.as_of {
-                Some(_) => format!(
-                    "{option} is for the present state of objects, and cannot be combined with --as-of"
-                ),
-                None => format!(
-                    "{option} is for objects, not for --type {}",
-                    args.vertex_type
-                ),
-            }));
-        }
-    }
-    if args.as_of.is_some() && find.filter.names().contains(&"created") {
-        return Err(usage(
-            "`created` cannot be combined with --as-of: everything that existed then had been created by then",
-        ));
-    }
+    refuse_options(args, find)?;
     let database = context
         .open(&args.target)?
         .on_behalf_of(find.principal.as_ref());
@@ -58,17 +39,10 @@ pub(super) fn run(
         .vertex_type_id(&args.vertex_type)
         .map_err(Error::from)?;
     let mut report = FindReport::default();
+    if args.explain || args.profile {
+        report.plan = vec![scan(&database, &schema, type_id, &args.filter)?];
+    }
     if args.explain {
-        let counts = database.counts()?.vertices;
-        let of_type = counts.iter().filter(|(id, _)| schema.is_a(*id, type_id));
-        report.plan = vec![PlanStep {
-            server: 0,
-            term: args.filter.clone(),
-            access: "all".to_owned(),
-            estimate: of_type.map(|(_, n)| n).sum(),
-            left: None,
-            micros: None,
-        }];
         print_plan(&report.plan, format, context)?;
         return Ok(Outcome::Done);
     }
@@ -126,7 +100,60 @@ pub(super) fn run(
     printer.finish(incomplete_reason(&report, &interrupt))?;
     known?;
     summary(&report, began.elapsed(), context);
+    for step in &mut report.plan {
+        step.left = Some(report.matches);
+        step.micros = u64::try_from(began.elapsed().as_micros()).ok();
+    }
+    if args.profile {
+        print_profile(&report.plan)?;
+    }
     Ok(finish(args, &report, context))
+}
+
+/// Refuses options that only searches of the present objects have.
+fn refuse_options(args: &FindArgs, find: &Find) -> anyhow::Result<()> {
+    for (given, option) in [
+        (find.principal.is_some() && args.as_of.is_some(), "--as"),
+        (find.share.is_some(), "--share and --collective"),
+        (find.after.is_some(), "--after"),
+    ] {
+        if given {
+            return Err(usage(match args.as_of {
+                Some(_) => format!(
+                    "{option} is for the present state of objects, and cannot be combined with --as-of"
+                ),
+                None => format!(
+                    "{option} is for objects, not for --type {}",
+                    args.vertex_type
+                ),
+            }));
+        }
+    }
+    if args.as_of.is_some() && find.filter.names().contains(&"created") {
+        return Err(usage(
+            "`created` cannot be combined with --as-of: everything that existed then had been created by then",
+        ));
+    }
+    Ok(())
+}
+
+/// Returns the only step of the plan: a scan of the vertices of a type.
+fn scan(
+    database: &Database,
+    schema: &Schema,
+    type_id: VertexTypeId,
+    filter: &str,
+) -> anyhow::Result<PlanStep> {
+    let counts = database.counts()?.vertices;
+    let of_type = counts.iter().filter(|(id, _)| schema.is_a(*id, type_id));
+    Ok(PlanStep {
+        server: 0,
+        term: filter.to_owned(),
+        access: "all".to_owned(),
+        estimate: of_type.map(|(_, n)| n).sum(),
+        left: None,
+        micros: None,
+    })
 }
 
 /// Returns the columns of a row: the name, then the selected ones, or type, version and all attributes.

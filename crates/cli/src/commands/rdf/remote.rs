@@ -200,56 +200,84 @@ pub(super) fn sparql(
     );
     if args.update {
         parameters.push(("sync", sync(context)));
-        let headers = [("content-type", "application/sparql-update")];
-        let path = path("/sparql", &parameters);
-        let sent = RequestBody::Bytes(text.as_bytes());
-        let done = request(context, place, ("POST", &path), &headers, sent, |a, _| {
-            json_of(a)
-        })?;
-        context.note(&format!(
-            "{} added, {} removed",
-            units::counted(number(&done, "added"), "quad", "quads"),
-            units::count(number(&done, "removed"))
-        ));
+        send_update(text, &parameters, place, context)?;
     } else {
-        if args.explain {
-            parameters.push(("explain", "true"));
-        }
-        let headers = [
-            ("content-type", "application/sparql-query"),
-            ("accept", accept(args.format)),
-        ];
-        let whole = path("/sparql", &parameters);
-        let sent = RequestBody::Bytes(text.as_bytes());
-        request(context, place, ("POST", &whole), &headers, sent, |a, c| {
-            let rows = "application/sparql-results+json";
-            if args.format == AnswerFormat::Table && a.header("content-type") == rows {
-                return table(&json_of(a)?, c);
-            }
-            let mut last = b'\n';
-            copy(a, &mut c.out, &mut last)?;
-            if last != b'\n' {
-                c.out.write_all(b"\n")?;
-            }
-            Ok(())
-        })?;
-        if args.profile && !args.explain {
-            // A profile is returned in place of the results, so the query is sent again.
-            parameters.push(("profile", "true"));
-            let again = path("/sparql", &parameters);
-            let sent = RequestBody::Bytes(text.as_bytes());
-            let steps = request(context, place, ("POST", &again), &headers, sent, |a, _| {
-                Ok(a.text(ANSWER_MAX)?)
-            })?;
-            for line in steps.lines() {
-                context.note(line);
-            }
-        }
+        send_query(args, text, parameters, place, context)?;
     }
     if args.profile {
         context.note(&format!("all in {:.2?}", began.elapsed()));
     }
     Ok(Outcome::Done)
+}
+
+fn send_update(
+    text: &str,
+    parameters: &[(&str, &str)],
+    place: &Endpoint,
+    context: &mut Context,
+) -> anyhow::Result<()> {
+    let headers = [("content-type", "application/sparql-update")];
+    let path = path("/sparql", parameters);
+    let sent = RequestBody::Bytes(text.as_bytes());
+    let done = request(context, place, ("POST", &path), &headers, sent, |a, _| {
+        json_of(a)
+    })?;
+    context.note(&format!(
+        "{} added, {} removed",
+        units::counted(number(&done, "added"), "quad", "quads"),
+        units::count(number(&done, "removed"))
+    ));
+    Ok(())
+}
+
+fn send_query(
+    args: &SparqlArgs,
+    text: &str,
+    mut parameters: Vec<(&str, &str)>,
+    place: &Endpoint,
+    context: &mut Context,
+) -> anyhow::Result<()> {
+    if args.explain {
+        parameters.push(("explain", "true"));
+    }
+    let headers = |plan: bool| {
+        let accepted = match (plan, args.format) {
+            (false, format) => accept(format),
+            (true, AnswerFormat::Json) => "application/json",
+            (true, _) => "text/plain, */*;q=0.1",
+        };
+        [
+            ("content-type", "application/sparql-query"),
+            ("accept", accepted),
+        ]
+    };
+    let whole = path("/sparql", &parameters);
+    let (first, sent) = (headers(args.explain), RequestBody::Bytes(text.as_bytes()));
+    request(context, place, ("POST", &whole), &first, sent, |a, c| {
+        let rows = "application/sparql-results+json";
+        if args.format == AnswerFormat::Table && a.header("content-type") == rows {
+            return table(&json_of(a)?, c);
+        }
+        let mut last = b'\n';
+        copy(a, &mut c.out, &mut last)?;
+        if last != b'\n' {
+            c.out.write_all(b"\n")?;
+        }
+        Ok(())
+    })?;
+    if args.profile && !args.explain {
+        // A profile is returned in place of the results, so the query is sent again.
+        parameters.push(("profile", "true"));
+        let again = path("/sparql", &parameters);
+        let (second, sent) = (headers(true), RequestBody::Bytes(text.as_bytes()));
+        let plan = request(context, place, ("POST", &again), &second, sent, |a, _| {
+            Ok(a.text(ANSWER_MAX)?)
+        })?;
+        for line in plan.lines() {
+            context.note(line);
+        }
+    }
+    Ok(())
 }
 
 /// Returns the triples of a CONSTRUCT as N-Triples.

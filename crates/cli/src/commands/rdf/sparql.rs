@@ -4,18 +4,17 @@ use super::remote::{self, DataLocation, locate};
 use crate::args::SparqlArgs;
 use crate::commands::program::run_program;
 use esker::rdf::on_large_stack;
-use esker::rdf::{Services, engine, now_and_seed};
-use esker_rdf::{Answer, Dataset, Graphs, Options, query};
+use esker::rdf::{Rdf, Services, engine, now_and_seed};
+use esker_rdf::{Options, query};
 use esker_terminal::context::Context;
 use esker_terminal::exit::Outcome;
-use esker_terminal::sparql::{WORKERS, print, refused};
+use esker_terminal::sparql::{WORKERS, plan_lines, print, refused};
 use esker_terminal::units;
 use std::io::Write as _;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 pub(crate) fn sparql(args: &SparqlArgs, context: &mut Context) -> anyhow::Result<Outcome> {
     let text = args.text()?;
-    let graphs = args.graphs();
     if args.target.target.starts_with(WORKERS) {
         return run_program("esker-workers", None, context);
     }
@@ -54,6 +53,8 @@ pub(crate) fn sparql(args: &SparqlArgs, context: &mut Context) -> anyhow::Result
         .max(4 << 30);
     options.stop = &stop;
     options.explain_only = args.explain;
+    let clock = || u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
+    options.clock = Some(&clock);
     let services = Services::new(args.allow_service.clone())?;
     let remote = |endpoint: &str, query: &str| {
         services.query_endpoint(endpoint, query, &|| stop().is_some())
@@ -63,7 +64,7 @@ pub(crate) fn sparql(args: &SparqlArgs, context: &mut Context) -> anyhow::Result
     }
     if args.update {
         let sync = context.durability() == esker::Durability::Sync;
-        let done = on_large_stack(|| rdf.update(&text, graphs.as_ref(), &options, sync))?;
+        let done = on_large_stack(|| rdf.update(&text, args.graphs().as_ref(), &options, sync))?;
         context.note(&format!(
             "{} added, {} removed",
             units::counted(done.added as u64, "quad", "quads"),
@@ -77,39 +78,51 @@ pub(crate) fn sparql(args: &SparqlArgs, context: &mut Context) -> anyhow::Result
         }
         return Ok(Outcome::Done);
     }
+    answer(args, &text, &mut rdf, &options, opened, context)
+}
+
+/// Prints the answer of a query, or its plan.
+fn answer(
+    args: &SparqlArgs,
+    text: &str,
+    rdf: &mut Rdf,
+    options: &Options<'_>,
+    opened: Duration,
+    context: &mut Context,
+) -> anyhow::Result<Outcome> {
+    let graphs = args.graphs();
     let mut out = Vec::new();
     let style = context.style;
     let times = on_large_stack(|| {
         let started = Instant::now();
-        let data = match rdf.query_data(&text, graphs.as_ref(), &stop) {
+        let data = match rdf.query_data(text, graphs.as_ref(), options.stop) {
             Err(esker::Error::Interrupted) => {
-                let why = stop().unwrap_or("interrupted");
+                let why = (options.stop)().unwrap_or("interrupted");
                 return Err(anyhow::anyhow!("{}", engine::Error::Stopped(why)));
             }
             data => data?,
         };
         let made = started.elapsed();
         let started = Instant::now();
-        let answer = evaluate(&data, &text, graphs.as_ref(), args.profile, &options)?;
+        let answer = query(&data, text, None, graphs.as_ref(), args.profile, options)
+            .map_err(|e| refused(text, e))?;
         let answered = started.elapsed();
+        let mut plan = answer
+            .plan()
+            .map_or_else(Vec::new, |plan| plan_lines(plan, args.format));
         if args.explain {
-            for line in answer.notes() {
+            for line in plan.drain(..) {
                 writeln!(out, "{line}")?;
             }
         } else {
             print(&answer, args.format, style, &mut out)?;
         }
-        let steps = if args.explain {
-            Vec::new()
-        } else {
-            answer.notes()
-        };
-        Ok((made, answered, started.elapsed(), answer.len(), steps))
+        Ok((made, answered, started.elapsed(), answer.len(), plan))
     })?;
     context.out.write_all(&out)?;
     if args.profile {
-        let (made, answered, written, rows, steps) = times;
-        for line in steps {
+        let (made, answered, written, rows, plan) = times;
+        for line in plan {
             context.note(&line);
         }
         context.note(&format!(
@@ -119,17 +132,4 @@ pub(crate) fn sparql(args: &SparqlArgs, context: &mut Context) -> anyhow::Result
         ));
     }
     Ok(Outcome::Done)
-}
-
-fn evaluate<'a>(
-    data: &'a Dataset,
-    text: &str,
-    graphs: Option<&Graphs>,
-    explain: bool,
-    options: &'a Options<'a>,
-) -> anyhow::Result<Answer<'a>> {
-    match query(data, text, None, graphs, explain, options) {
-        Ok(answer) => Ok(answer),
-        Err(e) => Err(refused(text, e)),
-    }
 }

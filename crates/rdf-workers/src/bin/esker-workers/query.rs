@@ -7,7 +7,7 @@ use esker_rdf_workers::{Coordinator, Error, Settings};
 use esker_terminal::context::Context;
 use esker_terminal::exit::{Outcome, usage};
 use esker_terminal::interrupt::Stopped;
-use esker_terminal::sparql::{SparqlArgs, WORKERS, print, refused};
+use esker_terminal::sparql::{AnswerFormat, SparqlArgs, WORKERS, plan_lines, print, refused};
 use esker_terminal::units;
 use std::io::Write as _;
 use std::time::Instant;
@@ -22,17 +22,7 @@ pub(crate) fn run(args: &SparqlArgs, context: &mut Context) -> anyhow::Result<Ou
     let text = &args.text()?;
     let graphs = args.graphs();
     let graphs = graphs.as_ref();
-    if args.update {
-        return Err(usage(
-            "workers answer queries only: load what is new into the folders of the parts (`esker rdf load --part`), and start \
-             the workers again",
-        ));
-    }
-    if args.principal.principal.is_some() {
-        return Err(usage(
-            "--as: RDF data in parts has no owner and no metadata graph; ask without it",
-        ));
-    }
+    refuse_options(args)?;
     let addresses: Vec<String> = addresses
         .trim_end_matches('/')
         .split(',')
@@ -60,10 +50,8 @@ pub(crate) fn run(args: &SparqlArgs, context: &mut Context) -> anyhow::Result<Ou
             .prepare(&query, graphs, args.explain, &stop)
             .map_err(|e| worker_error(text, e))?;
         if args.explain {
-            for line in &prepared.notes {
-                writeln!(out, "{line}")?;
-            }
-            return Ok((started.elapsed(), started.elapsed(), 0, 0));
+            print_notes(&prepared.notes, args.format, &mut out)?;
+            return Ok((started.elapsed(), started.elapsed(), 0, 0, Vec::new()));
         }
         let solved = started.elapsed();
         let rows: usize = prepared.input_bindings.iter().map(|g| g.rows.len()).sum();
@@ -72,22 +60,30 @@ pub(crate) fn run(args: &SparqlArgs, context: &mut Context) -> anyhow::Result<Ou
         options.threads = esker::rdf::threads();
         options.memory = memory;
         options.stop = &stop;
+        let clock = || u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        options.clock = Some(&clock);
         options.input_bindings = &prepared.input_bindings;
         let answer = esker_rdf::query_parsed(
             &prepared.data,
             text,
             &prepared.query,
             graphs,
-            false,
+            args.profile,
             &options,
         )
         .map_err(|e| refused(text, e))?;
         print(&answer, args.format, style, &mut out)?;
-        Ok((solved, started.elapsed(), rows, answer.len()))
+        let plan = answer
+            .plan()
+            .map_or_else(Vec::new, |plan| plan_lines(plan, args.format));
+        Ok((solved, started.elapsed(), rows, answer.len(), plan))
     })?;
     context.out.write_all(&out)?;
     if args.profile && !args.explain {
-        let (solved, all, given, rows) = times;
+        let (solved, all, given, rows, plan) = times;
+        for line in plan {
+            context.note(&line);
+        }
         let quads: u64 = coordinator.workers().iter().map(|w| w.1.quads).sum();
         context.note(&format!(
             "{} with {}, asked in {connected:.2?}; they gave {} in {solved:.2?}; answered and written in {:.2?}; {}",
@@ -99,6 +95,30 @@ pub(crate) fn run(args: &SparqlArgs, context: &mut Context) -> anyhow::Result<Ou
         ));
     }
     Ok(Outcome::Done)
+}
+
+/// Prints the plan of the workers' part.
+fn print_notes(notes: &[String], format: AnswerFormat, out: &mut Vec<u8>) -> std::io::Result<()> {
+    if format == AnswerFormat::Json {
+        return writeln!(out, "{}", serde_json::json!({ "plan": notes }));
+    }
+    notes.iter().try_for_each(|line| writeln!(out, "{line}"))
+}
+
+/// Refuses options that need the data in one process.
+fn refuse_options(args: &SparqlArgs) -> anyhow::Result<()> {
+    if args.update {
+        return Err(usage(
+            "workers answer queries only: load what is new into the folders of the parts (`esker rdf load --part`), and start \
+             the workers again",
+        ));
+    }
+    if args.principal.principal.is_some() {
+        return Err(usage(
+            "--as: RDF data in parts has no owner and no metadata graph; ask without it",
+        ));
+    }
+    Ok(())
 }
 
 /// Returns the error of a command for a worker's error.

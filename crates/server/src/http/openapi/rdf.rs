@@ -39,11 +39,11 @@ fn parameter(name: &str) -> Json {
         ),
         "timeout" => ("how long it may take: 10, 10s or 500ms", text()),
         "explain" => (
-            "`true`: say how it would be answered, with estimates, and do not run it; text",
+            "`true`: say how it would be answered, with estimates, and do not run it; text, or JSON where it is accepted",
             flag(),
         ),
         "profile" => (
-            "`true`: run it, and say how it was answered in the place of the answer; text",
+            "`true`: run it, and say how it was answered in the place of the answer; text, or JSON where it is accepted",
             flag(),
         ),
         "uid" => (
@@ -157,7 +157,11 @@ fn sparql() -> Json {
         "a query's answer; without one, the description of the service",
         &get,
         &[
-            ("200", "solutions, a truth or a graph", answers(&[])),
+            (
+                "200",
+                "solutions, a truth or a graph",
+                answers(&["application/json"]),
+            ),
             not_acceptable.clone(),
         ],
     );

@@ -77,6 +77,12 @@ pub(super) fn graphs(accept: &[String]) -> Result<ChosenFormat<RdfFormat>, Strin
     choose(accept, &GRAPHS)
 }
 
+/// Returns whether a client names JSON as such, for plans: they are text otherwise.
+pub(super) fn names_json(accept: &[String]) -> bool {
+    let mut names = accept.iter().flat_map(|line| line.split(',')).map(name_of);
+    names.any(|name| name == "application/json" || name == "json")
+}
+
 /// Format of a graph by the content type that a client sends.
 pub(super) fn sent(content_type: &str) -> Option<RdfFormat> {
     let name = name_of(content_type);

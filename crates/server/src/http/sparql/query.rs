@@ -8,11 +8,14 @@ use super::{
 };
 use crate::call::CallState;
 use crate::service::Service;
-use esker::rdf::engine::{self, Format, Graphs, Options, Query, RdfFormat, query_parsed, syntax};
+use esker::rdf::engine::{
+    self, Answer, Format, Graphs, Options, PlanNode, Query, RdfFormat, query_parsed, syntax,
+};
 use esker::rdf::now_and_seed;
 use esker_model::object::Principal;
 use http::StatusCode;
-use std::io::Write as _;
+use std::io::{self, Write as _};
+use std::time::Instant;
 
 /// A query with its options.
 struct QueryOptions {
@@ -53,12 +56,17 @@ pub(super) async fn query(
 
 /// Kind of result and its format.
 enum Shape {
+    Plan { json: bool },
     Rows(accept::ChosenFormat<Format>),
     Graph(accept::ChosenFormat<RdfFormat>),
 }
 
-fn shape(query: &Query, accept: &[String]) -> Result<Shape, String> {
+fn shape(query: &Query, how: &QueryOptions) -> Result<Shape, String> {
+    let accept = &how.accept;
     match query {
+        _ if how.explain || how.profile => Ok(Shape::Plan {
+            json: accept::names_json(accept),
+        }),
         Query::Select { .. } | Query::Ask { .. } => accept::solutions(accept).map(Shape::Rows),
         Query::Construct { .. } | Query::Describe { .. } => {
             accept::graphs(accept).map(Shape::Graph)
@@ -78,7 +86,7 @@ fn answer(service: &Service, call_state: &CallState, how: &QueryOptions, mut out
             });
         }
     };
-    let shape = match shape(&query, &how.accept) {
+    let shape = match shape(&query, how) {
         Ok(shape) => shape,
         Err(message) => {
             return out.replace_with(text_response(StatusCode::NOT_ACCEPTABLE, &message));
@@ -105,6 +113,9 @@ fn answer(service: &Service, call_state: &CallState, how: &QueryOptions, mut out
     options.on_growth = &grows;
     options.stop = &stop;
     options.explain_only = how.explain;
+    let began = Instant::now();
+    let clock = || u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
+    options.clock = Some(&clock);
     let services = &service.settings.sparql.services;
     let remote =
         |endpoint: &str, text: &str| services.query_endpoint(endpoint, text, &|| stop().is_some());
@@ -119,22 +130,7 @@ fn answer(service: &Service, call_state: &CallState, how: &QueryOptions, mut out
         Ok(found) => found,
         Err(e) => return out.replace_with(engine_error(&e, call_state, how.timed)),
     };
-    let written = if how.explain || how.profile {
-        let mut lines = found.notes().into_iter();
-        lines.try_for_each(|line| writeln!(out, "{line}"))
-    } else {
-        match shape {
-            Shape::Rows((format, content_type)) => {
-                out.content_type(content_type);
-                found.write(format, &mut out)
-            }
-            Shape::Graph((format, content_type)) => {
-                out.content_type(content_type);
-                found.write_graph(format, &mut out)
-            }
-        }
-    };
-    match written {
+    match shape.write(&found, &mut out) {
         Ok(()) => out.finish(),
         Err(e) if stop().is_some() => {
             tracing::debug!(error = %e, "the client did not read the whole answer to a query");
@@ -147,6 +143,29 @@ fn answer(service: &Service, call_state: &CallState, how: &QueryOptions, mut out
         Err(e) => {
             tracing::debug!(error = %e, "an answer to a query could not be written");
             out.abort();
+        }
+    }
+}
+
+impl Shape {
+    fn write(&self, found: &Answer<'_>, out: &mut ResponseWriter) -> io::Result<()> {
+        match (self, found.plan()) {
+            (Self::Plan { json: true }, Some(plan)) => {
+                out.content_type("application/json");
+                writeln!(out, "{}", plan.json())
+            }
+            (Self::Plan { .. }, plan) => {
+                let lines = plan.map_or_else(Vec::new, PlanNode::lines);
+                lines.iter().try_for_each(|line| writeln!(out, "{line}"))
+            }
+            (Self::Rows((format, content_type)), _) => {
+                out.content_type(content_type);
+                found.write(*format, out)
+            }
+            (Self::Graph((format, content_type)), _) => {
+                out.content_type(content_type);
+                found.write_graph(*format, out)
+            }
         }
     }
 }

@@ -5,13 +5,13 @@ use super::bits::Bits;
 use super::context::Context;
 use super::parallel::portions;
 use super::rows::{DuplicateFilter, distinct};
-use super::steps::{Constraint, RequiredRef, Side, Step, steps};
 use super::table::{Row, Table, gather};
+use crate::algebra::Pos;
 use crate::error::Result;
-use crate::expr::Expr;
 use crate::id::Id;
-use crate::plan::{Pos, Triple, order};
+use crate::plan::{Constraint, Pattern, Side, Slot, Step, StepRecord, is_movable, show_step};
 use crate::quads::{Graph, Index, Pairs, seek};
+use std::borrow::Cow;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Approximate limit of rows in a batch.
@@ -19,185 +19,138 @@ const BATCH: usize = 1 << 14;
 /// Size of a result, in rows, from which duplicates are removed where they do not matter.
 const COMPACT: usize = 1 << 20;
 
-/// Solves a basic graph pattern, starting from the rows of `seed`, in which every variable is bound.
-pub(crate) fn solve(
-    ctx: &Context<'_>,
-    graph: &Graph,
-    triples: &[Triple],
-    filters: &[Expr],
-    seed: Table,
-    required: &RequiredRef<'_>,
-    names: &dyn Fn(Var) -> String,
-) -> Result<Table> {
-    let seeded = seed.vars().to_vec();
-    let existential = if ctx.options.optimise {
-        existential(triples, filters, &seeded, required)
-    } else {
-        Vec::new()
-    };
-    let order = order(
-        graph,
-        triples,
-        &seeded,
-        seed.len(),
-        &existential,
-        &|v| {
-            required.distinct
-                && !required.vars.contains(&v)
-                && !filters.iter().any(|f| f.vars().contains(&v))
-        },
-        ctx.options.optimise,
-    );
-    let steps = steps(&order, triples, filters, &seeded, &existential, required);
-    for step in &steps {
-        ctx.note(|| step.show(&|id| show_term(ctx, id), names));
-    }
-    let mut vars: Vec<Var> = seeded;
-    vars.extend(order.iter().map(|(v, _)| *v));
-    vars.retain(|v| required.vars.contains(v));
-    let most = order.iter().map(|(_, n)| *n).fold(0.0, f64::max);
-    let plain = |f: &Expr| !f.has_exists() && !f.is_volatile();
-    let many = most.max(seed.len() as f64) >= ctx.options.parallel_rows as f64;
-    if ctx.options.threads > 1 && required.limit.is_none() && many && filters.iter().all(plain) {
-        return parallel(ctx, graph, &steps, seed, vars, required);
-    }
-    let mut run = Pipeline::new(ctx, graph, &steps, vars, required.limit);
-    run.count = required.count;
-    if required.distinct {
-        run.compact_at = COMPACT;
-    }
-    run.all(seed)?;
-    Ok(run.out)
-}
-
-/// Notes the steps that would solve a basic graph pattern. Returns the estimated number of solutions.
-pub(super) fn explain(
-    ctx: &Context<'_>,
-    triples: &[Triple],
-    filters: &[Expr],
-    seeded: &[Var],
-    rows: f64,
-    required: &RequiredRef<'_>,
-) -> f64 {
-    let graph = ctx.graph();
-    let existential = existential(triples, filters, seeded, required);
-    let asked = |v: Var| {
-        required.distinct
-            && !required.vars.contains(&v)
-            && !filters.iter().any(|f| f.vars().contains(&v))
-    };
-    let count = rows.min(1e15) as usize;
-    let order = order(&graph, triples, seeded, count, &existential, &asked, true);
-    for step in steps(&order, triples, filters, seeded, &existential, required) {
-        ctx.note(|| step.show(&|id| show_term(ctx, id), &|v| ctx.name(v)));
-    }
-    order.last().map_or(rows, |(_, n)| *n)
-}
-
-/// Estimates the number of solutions of a basic graph pattern.
-pub(super) fn estimate(graph: &Graph, triples: &[Triple], seeded: &[Var], rows: usize) -> f64 {
-    let order = order(graph, triples, seeded, rows, &[], &|_| false, true);
-    order.last().map_or(rows as f64, |(_, n)| *n)
-}
-
-/// Like [`solve`], on several threads: the first steps run until there are enough rows, which are then divided among the threads.
-fn parallel(
-    ctx: &Context<'_>,
-    graph: &Graph,
-    steps: &[Step],
-    seed: Table,
-    vars: Vec<Var>,
-    required: &RequiredRef<'_>,
-) -> Result<Table> {
-    let (mut rows, mut at) = (seed, 0);
-    let enough = (ctx.options.threads * 64).min(ctx.options.parallel_rows);
-    while at < steps.len() && rows.len() < enough {
-        let last = at + 1 == steps.len();
-        let out = if last { vars.clone() } else { Vec::new() };
-        let mut run = Pipeline::new(ctx, graph, &steps[at..=at], out, None);
-        run.narrow = last;
-        run.count = last && required.count;
-        run.all(rows)?;
-        rows = run.out;
-        at += 1;
-    }
-    if at == steps.len() {
-        return Ok(rows.project(&vars));
-    }
-    let left = &steps[at..];
-    let each = (rows.len() / (ctx.options.threads * 8)).clamp(1, BATCH);
-    ctx.note(|| {
-        format!(
-            "from here on {} threads, {each} rows at a time",
-            ctx.options.threads
-        )
-    });
-    let total = AtomicUsize::new(0);
-    let parts = portions(
-        ctx,
-        rows.len(),
-        each,
-        || {
-            left.iter()
-                .map(|s| StepState::new(s, graph))
-                .collect::<Vec<_>>()
-        },
-        |fork, states, range| {
-            let mut run = Pipeline::new(fork, graph, left, vars.clone(), None);
-            run.states = std::mem::take(states);
-            run.count = required.count;
-            let list: Vec<u32> = range.map(|r| r as u32).collect();
-            run.push(0, rows.select(&list))?;
-            *states = run.states;
-            let sum = total.fetch_add(run.out.len(), Ordering::Relaxed) + run.out.len();
-            if !required.count {
-                fork.fits(sum, vars.len())?;
+impl Pattern {
+    /// Solves the pattern, alone or from the rows of `leading`, in which every variable is bound.
+    pub(super) fn run(
+        &self,
+        ctx: &Context<'_>,
+        slot: &Slot,
+        leading: Option<Table>,
+    ) -> Result<Table> {
+        let graph = ctx.graph();
+        let optimise = ctx.options.optimise;
+        let steps = match (&leading, &self.steps) {
+            (Some(rows), _) => {
+                Cow::Owned(self.led_steps(&graph, rows.vars(), rows.len(), optimise))
             }
-            Ok(run.out)
-        },
-    )?;
-    let mut out = Table::empty(vars);
-    out.reserve(total.into_inner());
-    parts.into_iter().for_each(|part| out.append(part));
-    Ok(if required.distinct && out.len() >= COMPACT {
-        distinct(out)
-    } else {
-        out
-    })
+            (None, Some(steps)) => Cow::Borrowed(steps.as_slice()),
+            (None, None) => Cow::Owned(self.own_steps(&graph, optimise)),
+        };
+        self.follow(ctx, slot, &graph, &steps, leading)
+    }
+
+    /// Solves the pattern by these steps.
+    pub(super) fn follow(
+        &self,
+        ctx: &Context<'_>,
+        slot: &Slot,
+        graph: &Graph,
+        steps: &[Step],
+        leading: Option<Table>,
+    ) -> Result<Table> {
+        let needed = match (&leading, &self.led) {
+            (Some(_), Some(led)) => &led.needed,
+            _ => &self.needed,
+        };
+        let rows = leading.unwrap_or_else(Table::unit);
+        let mut vars: Vec<Var> = rows.vars().to_vec();
+        vars.extend(steps.iter().filter_map(Step::var));
+        vars.retain(|v| needed.contains(v));
+        let most = steps.iter().filter_map(Step::expected).fold(0.0, f64::max);
+        let many = most.max(rows.len() as f64) >= ctx.options.parallel_rows as f64;
+        let mut run = Pipeline::new(ctx, graph, steps, vars, ctx.at_most(self.limit));
+        run.count = self.count;
+        if ctx.options.threads > 1 && self.limit.is_none() && many && steps.iter().all(is_plain) {
+            run = self.parallel(slot, run, rows)?;
+        } else {
+            if self.distinct {
+                run.compact_at = COMPACT;
+            }
+            run.all(rows)?;
+        }
+        run.record(slot);
+        Ok(run.out)
+    }
+
+    /// Runs the steps on several threads: the first ones until there are enough rows, which are then divided among the threads.
+    fn parallel<'a, 'b>(
+        &self,
+        slot: &Slot,
+        mut run: Pipeline<'a, 'b>,
+        leading: Table,
+    ) -> Result<Pipeline<'a, 'b>> {
+        let (ctx, graph, steps) = (run.ctx, run.graph, run.steps);
+        let vars = run.out.vars().to_vec();
+        let (mut rows, mut at) = (leading, 0);
+        let enough = (ctx.options.threads * 64).min(ctx.options.parallel_rows);
+        while at < steps.len() && rows.len() < enough {
+            let last = at + 1 == steps.len();
+            let out = if last { vars.clone() } else { Vec::new() };
+            let mut one = Pipeline::new(ctx, graph, &steps[at..=at], out, None);
+            one.narrow = last;
+            one.count = last && self.count;
+            one.all(rows)?;
+            run.add_counts(at, &one.counts);
+            rows = one.out;
+            at += 1;
+        }
+        if at == steps.len() {
+            run.finished += rows.len() as u64;
+            run.out = rows.project(&vars);
+            return Ok(run);
+        }
+        let left = &steps[at..];
+        let each = (rows.len() / (ctx.options.threads * 8)).clamp(1, BATCH);
+        ctx.chose(slot, || {
+            let threads = ctx.options.threads;
+            format!(
+                "from step {} on {threads} threads, {each} rows at a time",
+                at + 1
+            )
+        });
+        let total = AtomicUsize::new(0);
+        let parts = portions(
+            ctx,
+            rows.len(),
+            each,
+            || {
+                left.iter()
+                    .map(|s| StepState::new(s, graph))
+                    .collect::<Vec<_>>()
+            },
+            |fork, states, range| {
+                let mut part = Pipeline::new(fork, graph, left, vars.clone(), None);
+                part.states = std::mem::take(states);
+                part.count = self.count;
+                let list: Vec<u32> = range.map(|r| r as u32).collect();
+                part.push(0, rows.select(&list))?;
+                *states = part.states;
+                let sum = total.fetch_add(part.out.len(), Ordering::Relaxed) + part.out.len();
+                if !self.count {
+                    fork.fits(sum, vars.len())?;
+                }
+                Ok((part.out, part.counts))
+            },
+        )?;
+        run.out.reserve(total.into_inner());
+        for (part, counts) in parts {
+            run.add_counts(at, &counts);
+            run.finished += part.len() as u64;
+            run.out.append(part);
+        }
+        if self.distinct && run.out.len() >= COMPACT {
+            run.out = distinct(run.out);
+        }
+        Ok(run)
+    }
 }
 
-/// Returns existential variables: they occur once, nothing reads them, and duplicate solutions do not matter. They are never bound.
-fn existential(
-    triples: &[Triple],
-    filters: &[Expr],
-    seeded: &[Var],
-    required: &RequiredRef<'_>,
-) -> Vec<Var> {
-    if !required.distinct {
-        return Vec::new();
+/// Returns whether a step may run on any thread.
+fn is_plain(step: &Step) -> bool {
+    match step {
+        Step::Filter { expr, .. } => is_movable(expr),
+        _ => true,
     }
-    let all: Vec<Var> = triples.iter().flat_map(Triple::vars).collect();
-    let asked: Vec<Var> = filters.iter().flat_map(Expr::vars).collect();
-    let is_existential = |v: &Var| {
-        all.iter().filter(|x| *x == v).count() == 1
-            && !asked.contains(v)
-            && !seeded.contains(v)
-            && !required.vars.contains(v)
-    };
-    let mut found = Vec::new();
-    for t in triples {
-        // At most one position of a pattern: the other one is the key of the lists.
-        let place = [t.o, t.s]
-            .into_iter()
-            .filter_map(Pos::var)
-            .find(is_existential);
-        found.extend(place);
-    }
-    found
-}
-
-pub(crate) fn show_term(ctx: &Context<'_>, id: Id) -> String {
-    ctx.term(id).map_or_else(|| "?".into(), |t| t.to_string())
 }
 
 /// State of a step between batches.
@@ -312,6 +265,20 @@ struct Pipeline<'a, 'b> {
     count: bool,
     /// Size of `out`, in rows, at which duplicates are removed where they do not matter.
     compact_at: usize,
+    /// Rows and time of each step; empty if no profile is requested.
+    counts: Vec<StepCount>,
+    /// Rows after the last step.
+    finished: u64,
+    /// Time of all steps, in nanoseconds.
+    timed: u64,
+}
+
+/// Rows and time of a step.
+#[derive(Default, Clone, Copy)]
+struct StepCount {
+    rows: u64,
+    /// Time without that of later steps.
+    nanos: u64,
 }
 
 impl<'a, 'b> Pipeline<'a, 'b> {
@@ -332,7 +299,43 @@ impl<'a, 'b> Pipeline<'a, 'b> {
             limit: limit.unwrap_or(usize::MAX),
             count: false,
             compact_at: usize::MAX,
+            counts: if ctx.profile && !ctx.is_view() {
+                vec![StepCount::default(); steps.len()]
+            } else {
+                // The rows of a step may depend on the order of term ids, which a view hides.
+                Vec::new()
+            },
+            finished: 0,
+            timed: 0,
         }
+    }
+
+    /// Adds the counts of steps from `at` on.
+    fn add_counts(&mut self, at: usize, counts: &[StepCount]) {
+        for (to, from) in self.counts.iter_mut().skip(at).zip(counts) {
+            to.rows += from.rows;
+            to.nanos += from.nanos;
+        }
+    }
+
+    /// Records the steps, if a profile is requested.
+    fn record(&self, slot: &Slot) {
+        if !self.ctx.profile {
+            return;
+        }
+        let steps = self.steps.iter().enumerate().map(|(i, step)| {
+            let rows = |i: usize| self.counts.get(i).map(|c| c.rows);
+            StepRecord {
+                label: show_step(self.ctx, step),
+                expected: step.expected(),
+                counted: self.counts.get(i).map(|c| {
+                    let out = rows(i + 1).unwrap_or(self.finished);
+                    (c.rows, out, c.nanos)
+                }),
+            }
+        });
+        let steps = steps.collect();
+        slot.record(|record| record.add_steps(steps));
     }
 
     /// Pushes a table through the steps. A large one is split into batches; with a limit the first ones are small.
@@ -361,8 +364,25 @@ impl<'a, 'b> Pipeline<'a, 'b> {
         if rows.is_empty() {
             return Ok(true);
         }
+        let Some(count) = self.counts.get_mut(at) else {
+            return self.step(at, rows);
+        };
+        count.rows += rows.len() as u64;
+        let (began, before) = (self.ctx.nanos(), self.timed);
+        let more = self.step(at, rows);
+        let all = self.ctx.nanos().saturating_sub(began);
+        let own = all.saturating_sub(self.timed - before);
+        self.timed += own;
+        if let Some(count) = self.counts.get_mut(at) {
+            count.nanos += own;
+        }
+        more
+    }
+
+    fn step(&mut self, at: usize, rows: Table) -> Result<bool> {
         let steps = self.steps;
         let Some(step) = steps.get(at) else {
+            self.finished += rows.len() as u64;
             self.out.append(if self.narrow {
                 rows.project(self.out.vars())
             } else {

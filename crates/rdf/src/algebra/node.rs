@@ -1,4 +1,4 @@
-//! Executable algebra over term ids and variable numbers.
+//! Algebra over term ids and variable numbers.
 
 use super::pattern::{Pos, Triple};
 use crate::exec::Var;

@@ -3,6 +3,7 @@
 
 use super::node::{Aggregate, Group, Node, Path, Service};
 use super::pattern::{Pos, Triple};
+use super::variable_names::VariableNames;
 use crate::dictionary::Key;
 use crate::error::{Error, Result};
 use crate::exec::{Context, Var};
@@ -19,26 +20,6 @@ use std::sync::Arc;
 
 /// Limit of nested patterns: deeper ones would overflow the stack.
 const DEPTH_MAX: usize = 400;
-
-/// Names of variables, by number.
-#[derive(Debug, Default)]
-pub struct VariableNames {
-    names: Vec<String>,
-}
-
-impl VariableNames {
-    /// Returns the name of a variable, with its question mark.
-    pub fn show(&self, var: Var) -> String {
-        self.names
-            .get(var as usize)
-            .map_or_else(|| format!("?_{var}"), |n| format!("?{n}"))
-    }
-
-    pub(crate) fn new_variable(&mut self, name: &str) -> Var {
-        self.names.push(name.to_owned());
-        self.names.len() as Var - 1
-    }
-}
 
 /// Translator of one query.
 pub struct Translator<'a, 'b> {
