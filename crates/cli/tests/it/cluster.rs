@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::ops::ControlFlow;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// A cluster of three servers, supervised by `esker cluster up lab.toml`.

@@ -28,7 +28,7 @@ pub struct TraversalStep {
     pub frontier: u64,
 }
 
-/// What a step did.
+/// Counts of a step, and whether it ended early.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct StepOutcome {
     /// Number of vertices in the frontier.
@@ -43,7 +43,7 @@ pub struct StepOutcome {
     pub leads_on: bool,
     /// Number of vertices whose edges came from the adjacency cache.
     pub cached: u64,
-    /// Duration in microseconds.
+    /// Duration of the step in microseconds.
     pub micros: u64,
     /// Reason why the step ended early, if it did, and the number of vertices of the frontier that were not followed.
     pub stopped: Option<(StopReason, u64)>,
@@ -140,7 +140,7 @@ impl TraversalDriver {
                     frontier: self.frontier,
                 });
             }
-            // Nothing leads on, or nothing may: the step is over before it begins.
+            // Without a frontier, or with a reason to stop, the step is over before it begins.
             let left = self.frontier;
             self.stepped(&StepOutcome {
                 frontier: left,
@@ -297,7 +297,7 @@ impl TraversalDriver {
         }
     }
 
-    /// Begins a pass through the segment; if there is none to begin, moves on to the next segment and returns false.
+    /// Begins a pass through the segment. After the last pass it moves on to the next segment and returns false.
     fn begin_pass(&mut self) -> bool {
         let Some(segment) = self.segments.get(self.segment) else {
             return false;

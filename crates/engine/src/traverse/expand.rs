@@ -238,7 +238,7 @@ impl ReadContext<'_> {
         let mut tracker = RangeTracker::new(self.versions);
         let take = &mut |edge: Edge| {
             let kept = tracker.in_range(&edge) && hop.edge_filters.iter().all(|f| f.matches(&edge));
-            // Of a range, each version that was read counts.
+            // Each version that was read counts in a range.
             let counts = !edge.deleted || matches!(self.versions, Versions::Range(_));
             raw.looked_at += u64::from(counts);
             let destination = kept.then_some(edge.key.destination);

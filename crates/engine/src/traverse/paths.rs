@@ -26,12 +26,12 @@ impl PositionNodes {
     }
 }
 
-/// Where paths end.
+/// The vertices at which paths end.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum PathEnds {
     /// At each vertex of that position.
     Position(u32),
-    /// Wherever there are no more edges to follow.
+    /// At each vertex from which no edge leads on.
     Leaves,
 }
 

@@ -22,7 +22,7 @@ pub(crate) struct VisitedSet {
     runs: Vec<(usize, u32)>,
 }
 
-/// What is known of each vertex: 0 for not reached, `VISITED` or `REFUSED`.
+/// The mark of each vertex: 0 for not reached, `VISITED` or `REFUSED`.
 #[derive(Debug)]
 enum Marks {
     Sparse(HashMap<u32, u8, FixedState>),

@@ -102,8 +102,8 @@ impl Sshd {
     /// Sends a signal to all running relays.
     fn signal(&self, name: &str) {
         for entry in fs::read_dir(self.dir.path()).unwrap() {
-            let name = entry.unwrap().file_name().into_string().unwrap();
-            if let Some(pid) = name.strip_prefix("pid.") {
+            let file = entry.unwrap().file_name().into_string().unwrap();
+            if let Some(pid) = file.strip_prefix("pid.") {
                 let pid = pid.parse().unwrap();
                 // An ended process needs no signal.
                 if signal::exists(pid) {

@@ -26,7 +26,7 @@ pub struct TraversalAnswer {
     /// Nodes at which paths certainly may end: the last working set; with a closing `repeat()`, nodes from which no
     /// edge leads on.
     pub ends: BTreeSet<Node>,
-    /// Where the traversal was stopped.
+    /// Points at which the traversal was stopped.
     pub stopped: Vec<Stop>,
 }
 

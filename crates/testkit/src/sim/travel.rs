@@ -23,10 +23,10 @@ const SERVERS: [u32; 3] = [1, 2, 5];
 /// One minute of simulated time, in microseconds.
 const MINUTE: u64 = 60_000_000;
 
-/// What was compared.
+/// Counts of compared traversals.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct TravelCounts {
-    /// Number of chains.
+    /// Number of random chains that were compared.
     pub chains: usize,
     /// Number of traversals whose result was compared.
     pub traversals: usize,
