@@ -21,7 +21,7 @@ LIMITS = {
     "access": 2,
     "bench": 18,
     "cli": 19,
-    "cluster": 31,
+    "cluster": 29,
     "console": 2,
     "engine": 25,
     "esker": 32,

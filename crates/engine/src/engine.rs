@@ -17,9 +17,9 @@ use crate::txn::{Producers, Queue, Writer, lock, parse_idempotency_key, was_appl
 use esker_model::key::Counter;
 use esker_model::traversal::{Budget, TravelResult};
 use esker_model::{
-    Batch, Cancel, Commit, Counts, Degree, Difference, Edge, EdgeEvent, EdgeKey, EdgeSelect,
-    EdgeTypeId, Flow, GraphRead, GraphWrite, Result, Schema, SchemaChange, Traversal, Version,
-    VersionRange, Versions, Vertex, VertexEvent, VertexId, VertexSelect,
+    Batch, Cancel, Commit, Counts, Degree, DiffSelect, Difference, Edge, EdgeEvent, EdgeKey,
+    EdgeSelect, EdgeTypeId, Flow, GraphRead, GraphWrite, Result, Schema, SchemaChange, Traversal,
+    Version, VersionRange, Versions, Vertex, VertexEvent, VertexId, VertexSelect,
 };
 use esker_store::{Durability, KeyRange, Store, Table};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -311,14 +311,10 @@ impl GraphRead for Engine {
         Ok(Counts { vertices, edges })
     }
 
-    fn diff(
-        &self,
-        before: Version,
-        after: Version,
-        sink: &mut dyn FnMut(Difference) -> Flow,
-    ) -> Result<()> {
+    fn diff(&self, select: &DiffSelect, sink: &mut dyn FnMut(Difference) -> Flow) -> Result<()> {
+        let (before, after) = (select.before, select.after);
         let source = self.source(before.min(after), until(before.max(after)))?;
-        read::diff(&source, &self.schema_now(), before, after, sink)
+        read::diff(&source, &self.schema_now(), select, sink)
     }
 
     fn travel(

@@ -17,15 +17,18 @@ use esker_model::object::{ObjectId, Principal};
 use esker_model::traversal::{Budget, TravelResult};
 use esker_model::visibility::{Access, READ};
 use esker_model::{
-    Cancel, Counts, Degree, Difference, Edge, EdgeEvent, EdgeKey, EdgeSelect, EdgeTypeId, Flow,
-    GraphRead, Properties, Result, Schema, Traversal, Version, VersionRange, Vertex, VertexEvent,
-    VertexId, VertexSelect, VertexTypeId,
+    Cancel, Counts, Degree, DiffSelect, Difference, Edge, EdgeEvent, EdgeKey, EdgeSelect,
+    EdgeTypeId, Flow, GraphRead, Properties, Result, Schema, Traversal, Version, VersionRange,
+    Vertex, VertexEvent, VertexId, VertexSelect, VertexTypeId,
 };
 use esker_store::Snapshot;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
+
+/// Number of decisions that one call remembers.
+const REMEMBERED_MAX: usize = 1 << 16;
 
 /// The graph as a principal sees it. `None` is the owner of the database, who sees everything.
 #[derive(Debug, Clone, Copy)]
@@ -77,8 +80,16 @@ impl Visibility<'_> {
                 Some(kind) => self.paths.of(id, kind, key)?.shows(self.principal),
             }
         };
-        self.seen.borrow_mut().insert(id, seen);
+        self.remember(id, seen);
         Ok(seen)
+    }
+
+    fn remember(&self, id: VertexId, seen: bool) {
+        let mut all = self.seen.borrow_mut();
+        if all.len() >= REMEMBERED_MAX {
+            all.clear();
+        }
+        all.insert(id, seen);
     }
 
     /// Whether the principal sees a vertex, given its id alone.
@@ -106,7 +117,7 @@ impl Visibility<'_> {
                 known.is_none_or(|known| known.shows(self.principal))
             }
         };
-        self.seen.borrow_mut().insert(id, seen);
+        self.remember(id, seen);
         Ok(seen)
     }
 
@@ -351,19 +362,14 @@ impl GraphRead for View<'_> {
         filtered_stats::counts(self, counts)
     }
 
-    fn diff(
-        &self,
-        before: Version,
-        after: Version,
-        sink: &mut dyn FnMut(Difference) -> Flow,
-    ) -> Result<()> {
+    fn diff(&self, select: &DiffSelect, sink: &mut dyn FnMut(Difference) -> Flow) -> Result<()> {
         self.with(|visibility| {
             let Some(visibility) = visibility else {
-                return self.engine.diff(before, after, sink);
+                return self.engine.diff(select, sink);
             };
             let mut error = Ok(());
             let show = |vertex: Option<Vertex>| vertex.map_or(Ok(None), |v| visibility.show(v));
-            self.engine.diff(before, after, &mut |difference| {
+            self.engine.diff(select, &mut |difference| {
                 let shown =
                     match difference {
                         Difference::Vertex(old, new) => show(old).and_then(|old| {

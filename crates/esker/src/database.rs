@@ -18,9 +18,9 @@ use crate::wire::travel::Assembly;
 use esker_model::object::Principal;
 use esker_model::traversal::{Budget, TravelResult};
 use esker_model::{
-    Batch, Cancel, Commit, Counts, Degree, Difference, Edge, EdgeEvent, EdgeKey, EdgeSelect,
-    EdgeTypeId, Error, Flow, GraphRead, GraphWrite, Mutation, Result, Schema, SchemaChange,
-    Traversal, Version, VersionRange, Vertex, VertexEvent, VertexId, VertexSelect,
+    Batch, Cancel, Commit, Counts, Degree, DiffSelect, Difference, Edge, EdgeEvent, EdgeKey,
+    EdgeSelect, EdgeTypeId, Error, Flow, GraphRead, GraphWrite, Mutation, Result, Schema,
+    SchemaChange, Traversal, Version, VersionRange, Vertex, VertexEvent, VertexId, VertexSelect,
 };
 use esker_rpc::producer::{BatchNumber, Producer};
 use esker_rpc::resume::{EdgesResume, VerticesResume};
@@ -613,33 +613,24 @@ impl GraphRead for Database {
         })
     }
 
-    fn diff(
-        &self,
-        before: Version,
-        after: Version,
-        sink: &mut dyn FnMut(Difference) -> Flow,
-    ) -> Result<()> {
-        // The difference between two past versions never changes, so a repeated call skips the items already delivered.
-        let mut done = 0_u64;
+    fn diff(&self, select: &DiffSelect, sink: &mut dyn FnMut(Difference) -> Flow) -> Result<()> {
+        // A repeated call continues after the last difference delivered.
+        let mut start_after = select.start_after;
         self.run(|s| {
-            let mut skip = done;
-            let mut pass = |d: Difference| {
-                if skip > 0 {
-                    skip -= 1;
-                    return ControlFlow::Continue(());
-                }
-                done += 1;
-                sink(d)
+            let rest = DiffSelect {
+                start_after,
+                ..*select
+            };
+            let mut pass = |difference: Difference| {
+                start_after = difference.key();
+                sink(difference)
             };
             match s {
-                Session::Owner(o) => Ok(self.view(o)?.diff(before, after, &mut pass)?),
-                Session::Attached(r) => r.stream(
-                    &self.with_principal(Request::Diff(before, after)),
-                    &mut pass,
-                ),
-                Session::Server(c) => Ok(self
-                    .client_for_principal(c)
-                    .diff(before, after, &mut pass)?),
+                Session::Owner(o) => Ok(self.view(o)?.diff(&rest, &mut pass)?),
+                Session::Attached(r) => {
+                    r.stream(&self.with_principal(Request::Diff(rest)), &mut pass)
+                }
+                Session::Server(c) => Ok(self.client_for_principal(c).diff(&rest, &mut pass)?),
             }
         })
     }

@@ -3,7 +3,7 @@
 
 use crate::error::Result;
 use crate::id::{EdgeTypeId, VertexId, VertexTypeId};
-use crate::key::EdgeKey;
+use crate::key::{EdgeKey, RowKey};
 use crate::mutation::{Batch, Commit};
 use crate::record::UserAttribute;
 use crate::schema::{Schema, SchemaChange};
@@ -178,6 +178,44 @@ pub enum Difference {
     Edge(Option<Edge>, Option<Edge>),
 }
 
+impl Difference {
+    /// Returns the key of the vertex or edge; `None` if neither side exists, which no difference has.
+    pub fn key(&self) -> Option<RowKey> {
+        match self {
+            Self::Vertex(before, after) => {
+                let vertex = before.as_ref().or(after.as_ref());
+                vertex.map(|v| RowKey::Vertex(v.id))
+            }
+            Self::Edge(before, after) => {
+                let edge = before.as_ref().or(after.as_ref());
+                edge.map(|e| RowKey::Edge(e.key))
+            }
+        }
+    }
+}
+
+/// Selection of differences between two versions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DiffSelect {
+    /// Version of the first side.
+    pub before: Version,
+    /// Version of the second side; it may also be the earlier one.
+    pub after: Version,
+    /// Exclusive start, in the order of keys: the cursor of the page before.
+    pub start_after: Option<RowKey>,
+}
+
+impl DiffSelect {
+    /// Selects all differences between two versions.
+    pub const fn between(before: Version, after: Version) -> Self {
+        Self {
+            before,
+            after,
+            start_after: None,
+        }
+    }
+}
+
 /// Return value of sinks: whether the caller wants more items.
 pub type Flow = ControlFlow<()>;
 
@@ -247,13 +285,8 @@ pub trait GraphRead: Send + Sync {
     /// Returns exact counts by type.
     fn counts(&self) -> Result<Counts>;
 
-    /// Returns the differences between two versions, in key order.
-    fn diff(
-        &self,
-        before: Version,
-        after: Version,
-        sink: &mut dyn FnMut(Difference) -> Flow,
-    ) -> Result<()>;
+    /// Passes the selected differences between two versions to the sink, in the order of keys ([`Difference::key`]).
+    fn diff(&self, select: &DiffSelect, sink: &mut dyn FnMut(Difference) -> Flow) -> Result<()>;
 
     /// Runs a traversal where the data is stored.
     fn travel(

@@ -26,6 +26,7 @@
 use crate::codec::{DecodeError, Reader};
 use crate::id::{EdgeTypeId, VertexId, VertexTypeId};
 use crate::version::Version;
+use std::cmp::Ordering;
 
 const STATIC: u8 = 1;
 const ATTRIBUTE: u8 = 2;
@@ -171,8 +172,8 @@ pub fn attribute_history(id: VertexId, name: &str, version: Version) -> Vec<u8> 
     key
 }
 
-/// A decoded key of the table `rows`.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// A decoded key of the table `rows`. The order is that of the encoded keys: a vertex, then the edges that leave it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RowKey {
     /// Key of a vertex row.
     Vertex(VertexId),
@@ -180,7 +181,31 @@ pub enum RowKey {
     Edge(EdgeKey),
 }
 
+impl PartialOrd for RowKey {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for RowKey {
+    fn cmp(&self, other: &Self) -> Ordering {
+        let parts = |key: &Self| match key {
+            Self::Vertex(id) => (*id, None),
+            Self::Edge(edge) => (edge.source, Some((edge.edge_type, edge.destination))),
+        };
+        parts(self).cmp(&parts(other))
+    }
+}
+
 impl RowKey {
+    /// Encodes the key as the bytes that `rows` is ordered by.
+    pub fn encode(&self) -> Vec<u8> {
+        match self {
+            Self::Vertex(id) => vertex(*id).to_vec(),
+            Self::Edge(edge) => edge.encode().to_vec(),
+        }
+    }
+
     /// Decodes any key of `rows`.
     pub fn decode(key: &[u8]) -> Result<Self, DecodeError> {
         match key.get(16) {

@@ -30,8 +30,8 @@ pub mod visibility;
 
 pub use error::{Error, ErrorKind, Result};
 pub use graph::{
-    Cancel, Counts, Degree, Difference, Edge, EdgeEvent, EdgeSelect, Flow, GraphRead, GraphWrite,
-    NeverCancel, Versions, Vertex, VertexChange, VertexEvent, VertexSelect,
+    Cancel, Counts, Degree, DiffSelect, Difference, Edge, EdgeEvent, EdgeSelect, Flow, GraphRead,
+    GraphWrite, NeverCancel, Versions, Vertex, VertexChange, VertexEvent, VertexSelect,
 };
 pub use id::{EdgeTypeId, VertexId, VertexName, VertexRef, VertexTypeId};
 pub use key::EdgeKey;

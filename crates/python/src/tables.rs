@@ -11,8 +11,8 @@ use esker::Database;
 use esker_model::filter::{Prepared, VertexFields};
 use esker_model::object::{Find, ID_ATTRIBUTES, ObjectRead as _};
 use esker_model::{
-    Cancel as _, Difference, Edge, EdgeSelect, EdgeTypeId, Flow, GraphRead as _, Result, Value,
-    Versions, Vertex, VertexId, VertexSelect,
+    Cancel as _, DiffSelect, Difference, Edge, EdgeSelect, EdgeTypeId, Flow, GraphRead as _,
+    Result, Value, Versions, Vertex, VertexId, VertexSelect,
 };
 use pyo3::prelude::*;
 use std::ops::ControlFlow;
@@ -256,14 +256,17 @@ pub(crate) fn diff(
             )));
         }
         let mut found = Vec::new();
-        database.diff(before, after, &mut |difference| -> Flow {
-            found.push(difference);
-            if signals.cancelled() {
-                ControlFlow::Break(())
-            } else {
-                ControlFlow::Continue(())
-            }
-        })?;
+        database.diff(
+            &DiffSelect::between(before, after),
+            &mut |difference| -> Flow {
+                found.push(difference);
+                if signals.cancelled() {
+                    ControlFlow::Break(())
+                } else {
+                    ControlFlow::Continue(())
+                }
+            },
+        )?;
         let schema = database.schema()?;
         let ends = found.iter().filter_map(|d| match d {
             Difference::Edge(before, after) => before.as_ref().or(after.as_ref()),

@@ -40,4 +40,4 @@ pub use client::{Client, FileLink, Grants, PeerLink, Pending};
 pub use esker_access::{environment, peer};
 
 /// Version of the network protocol. A server refuses other versions with an error that names both releases.
-pub const PROTOCOL: u32 = 3;
+pub const PROTOCOL: u32 = 4;

@@ -276,7 +276,7 @@ fn run(service: &Service, request: Request, call: &Call) -> Result<Reply, Stop> 
             })?
         }
         Request::Counts(_) => Reply::Counts(convert::counts_out(&graph.counts()?)),
-        Request::Diff(request) => diff(graph, request, call)?,
+        Request::Diff(request) => diff(graph, &request, call)?,
         Request::Travel(request) => travel(service, graph, &request, (call, principal))?,
         Request::Applied(request) => Reply::Applied(proto::AppliedReply {
             applied: graph.applied(&request.once)?,
@@ -580,24 +580,25 @@ fn scan_vertices(
     end(pieces, gone, stopped)
 }
 
-fn diff(graph: &dyn GraphRead, request: proto::DiffRequest, call: &Call) -> Result<Reply, Stop> {
+fn diff(graph: &dyn GraphRead, request: &proto::DiffRequest, call: &Call) -> Result<Reply, Stop> {
+    let select = convert::diff_select_in(request)?;
     let form = call.options.form;
     let mut pieces = Pieces::new(call, |differences| {
         Reply::Diff(proto::DiffReply { differences })
     });
-    let (mut gone, mut stopped, mut seen) = (false, false, 0_u32);
-    graph.diff(
-        Version(request.before),
-        Version(request.after),
-        &mut |difference| {
-            seen = seen.wrapping_add(1);
-            if seen.is_multiple_of(256) && call.state.cancelled() {
-                stopped = true;
-                return ControlFlow::Break(());
-            }
-            pieces.flow(convert::difference_out(&difference, form), &mut gone)
-        },
-    )?;
+    let (mut gone, mut stopped, mut seen) = (false, false, 0_u64);
+    graph.diff(&select, &mut |difference| {
+        seen += 1;
+        if seen.is_multiple_of(256) && call.state.cancelled() {
+            stopped = true;
+            return ControlFlow::Break(());
+        }
+        let flow = pieces.flow(convert::difference_out(&difference, form), &mut gone);
+        if seen == request.limit {
+            return ControlFlow::Break(());
+        }
+        flow
+    })?;
     end(pieces, gone, stopped)
 }
 

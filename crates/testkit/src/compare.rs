@@ -8,8 +8,8 @@ use crate::test_graph::TestGraph;
 use esker_engine::{CheckOptions, Engine, explain};
 use esker_model::traversal::{Budget, Stop, StopReason, TravelResult};
 use esker_model::{
-    Edge, EdgeKey, EdgeSelect, EdgeTypeId, Flow, NeverCancel, Traversal, Version, VersionRange,
-    Versions, VertexId, VertexSelect,
+    DiffSelect, Edge, EdgeKey, EdgeSelect, EdgeTypeId, Flow, NeverCancel, Traversal, Version,
+    VersionRange, Versions, VertexId, VertexSelect,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
@@ -307,17 +307,34 @@ pub(crate) fn diff(
     before: Version,
     after: Version,
 ) -> Compared {
-    let mut found = Vec::new();
-    let read = engine.diff(before, after, &mut |d| {
-        found.push(d);
-        Flow::Continue(())
-    });
-    ok("diff", read)?;
-    same(
-        || format!("diff of {before:?} and {after:?}"),
-        &found,
-        &model.diff(before, after),
-    )
+    let mut select = DiffSelect::between(before, after);
+    let all = model.diff(&select);
+    // Twice the whole, in pages that differ in size and continue after the last difference.
+    for page in [usize::MAX, 1 + all.len() / 3] {
+        let mut found = Vec::new();
+        select.start_after = None;
+        loop {
+            let mut rest = page;
+            let page_select = select;
+            let read = engine.diff(&page_select, &mut |d| {
+                select.start_after = d.key();
+                found.push(d);
+                rest -= 1;
+                if rest == 0 {
+                    Flow::Break(())
+                } else {
+                    Flow::Continue(())
+                }
+            });
+            ok("diff", read)?;
+            if rest > 0 {
+                break;
+            }
+        }
+        let what = || format!("diff of {before:?} and {after:?} in pages of {page}");
+        same(what, &found, &all)?;
+    }
+    Ok(())
 }
 
 /// Compares the result of one traversal.

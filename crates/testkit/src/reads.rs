@@ -2,9 +2,9 @@
 
 use esker_model::traversal::{Budget, TravelResult};
 use esker_model::{
-    Counts, Degree, Difference, Edge, EdgeEvent, EdgeKey, EdgeSelect, EdgeTypeId, Flow, GraphRead,
-    NeverCancel, Result, Traversal, Version, VersionRange, Vertex, VertexEvent, VertexId,
-    VertexSelect,
+    Counts, Degree, DiffSelect, Difference, Edge, EdgeEvent, EdgeKey, EdgeSelect, EdgeTypeId, Flow,
+    GraphRead, NeverCancel, Result, Traversal, Version, VersionRange, Vertex, VertexEvent,
+    VertexId, VertexSelect,
 };
 
 /// The calls of `GraphRead`, without its requirement to be shared between threads.
@@ -28,12 +28,7 @@ pub trait Reads {
     fn degrees(&self, of: &[(VertexId, EdgeTypeId)]) -> Result<Vec<u64>>;
     fn top_degrees(&self, edge_type: Option<EdgeTypeId>, limit: usize) -> Result<Vec<Degree>>;
     fn counts(&self) -> Result<Counts>;
-    fn diff(
-        &self,
-        before: Version,
-        after: Version,
-        sink: &mut dyn FnMut(Difference) -> Flow,
-    ) -> Result<()>;
+    fn diff(&self, select: &DiffSelect, sink: &mut dyn FnMut(Difference) -> Flow) -> Result<()>;
     fn travel(&self, traversal: &Traversal, budget: &Budget) -> Result<TravelResult>;
     fn applied(&self, idempotency_key: &[u8]) -> Result<bool>;
 }
@@ -84,13 +79,8 @@ impl<G: GraphRead> Reads for G {
         GraphRead::counts(self)
     }
 
-    fn diff(
-        &self,
-        before: Version,
-        after: Version,
-        sink: &mut dyn FnMut(Difference) -> Flow,
-    ) -> Result<()> {
-        GraphRead::diff(self, before, after, sink)
+    fn diff(&self, select: &DiffSelect, sink: &mut dyn FnMut(Difference) -> Flow) -> Result<()> {
+        GraphRead::diff(self, select, sink)
     }
 
     fn travel(&self, traversal: &Traversal, budget: &Budget) -> Result<TravelResult> {

@@ -6,7 +6,9 @@ use crate::args::{ChangesArgs, RowFormat};
 use crate::graph::{NameCache, edge_type_name, vertex_type_name};
 use crate::times::format_version;
 use esker::Database;
-use esker_model::{Cancel as _, Difference, Edge, GraphRead as _, Properties, Schema, Vertex};
+use esker_model::{
+    Cancel as _, DiffSelect, Difference, Edge, GraphRead as _, Properties, Schema, Vertex,
+};
 use esker_terminal::context::Context;
 use esker_terminal::exit::{Outcome, usage};
 use esker_terminal::output::{Cell, Rows, properties_json, vertex_attributes_json};
@@ -42,7 +44,7 @@ pub(crate) fn run(args: &ChangesArgs, context: &mut Context) -> anyhow::Result<O
         let (sender, chunks) = mpsc::sync_channel::<Vec<Difference>>(4);
         let diff = scope.spawn(|| {
             let (sender, mut chunk) = (sender, Vec::new());
-            let found = database.diff(before, after, &mut |difference| {
+            let found = database.diff(&DiffSelect::between(before, after), &mut |difference| {
                 chunk.push(difference);
                 let gone = chunk.len() >= CHUNK && sender.send(std::mem::take(&mut chunk)).is_err();
                 if gone || interrupt.cancelled() {

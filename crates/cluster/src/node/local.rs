@@ -1,5 +1,6 @@
 //! Reads of this server's own rows, for other servers and for itself.
 
+use super::page::{PAGE_BYTES, difference_size};
 use super::state::State;
 use super::{Node, UNDECIDED_MAX};
 use crate::peer::{Read, Response};
@@ -107,14 +108,21 @@ impl Node {
                 self.wait_for_pending(None, Version::ZERO).await?;
                 Response::Counts(engine.counts()?)
             }
-            Read::Diff { before, after } => {
-                self.wait_for_pending(None, before.max(after)).await?;
-                let mut differences = Vec::new();
-                engine.diff(before, after, &mut |difference| {
+            Read::Diff { select, limit } => {
+                self.wait_for_pending(None, select.before.max(select.after))
+                    .await?;
+                let (mut differences, mut bytes, mut more) = (Vec::new(), 0, false);
+                engine.diff(&select, &mut |difference| {
+                    bytes += difference_size(&difference);
                     differences.push(difference);
-                    Flow::Continue(())
+                    more = differences.len() >= limit as usize || bytes >= PAGE_BYTES;
+                    if more {
+                        Flow::Break(())
+                    } else {
+                        Flow::Continue(())
+                    }
                 })?;
-                Response::Diff(differences)
+                Response::Diff { differences, more }
             }
             Read::Applied { idempotency_key } => {
                 Response::Applied(engine.applied(&idempotency_key)?)

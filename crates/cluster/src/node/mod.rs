@@ -12,12 +12,14 @@ pub(crate) mod codec;
 mod coordinate;
 pub(crate) mod define;
 mod deliver;
+mod diff;
 mod files;
 mod find;
 pub(crate) mod hashed;
 mod local;
 pub(crate) mod names;
 mod objects;
+mod page;
 mod participate;
 mod pause;
 mod peers;
@@ -36,6 +38,7 @@ mod visibility;
 mod window;
 
 pub use deliver::deliver_decisions;
+pub use page::PAGE_ROWS;
 pub use recover::incarnation_at;
 pub use visibility::Caller;
 pub(crate) use visibility::Visibility;
@@ -102,6 +105,8 @@ pub struct Settings {
     pub directory_threshold: u64,
     /// Number of rows from which moving entries are passed on as a sorted table on shared storage; fewer go in a message.
     pub table_min_rows: u64,
+    /// Largest number of edges, vertices or differences that another server sends in one page.
+    pub page_rows: u32,
     /// Ephemeral stores: how long a restored server accepts only what clients send again, in milliseconds.
     pub replay_millis: u64,
     /// Number of takeovers of this server's store, where servers take over each other's stores; otherwise 0. Of two processes

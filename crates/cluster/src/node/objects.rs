@@ -1,5 +1,6 @@
 //! Calls about objects that are stored on this server.
 
+use super::page::{PAGE_BYTES, row_size};
 use super::state::State;
 use super::tagging::note;
 use super::{Node, UNDECIDED_MAX};
@@ -10,18 +11,13 @@ use esker_model::object::{
     Find, Found, Identity, ObjectId, ObjectKey, ObjectRead as _, ObjectWrite as _, Principal,
     TagReport, TagWhere,
 };
-use esker_model::{Cancel, Error, Flow, Result, Value, Version, VertexId};
+use esker_model::{Cancel, Error, Flow, Result, Version, VertexId};
 use esker_store::Table;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Largest number of objects in a page of a search.
 const PAGE_OBJECTS: u64 = 4_096;
-/// Approximate size at which a page ends, in bytes.
-const PAGE_BYTES: usize = 1 << 20;
-/// Bytes of an object in a page beside the names and texts of its attributes.
-const FOUND_BYTES: usize = 32;
-const VALUE_BYTES: usize = 12;
 
 impl Node {
     /// Handles a call about this server's objects.
@@ -123,7 +119,7 @@ impl Node {
         find.limit = Some(find.limit.map_or(PAGE_OBJECTS, |n| n.min(PAGE_OBJECTS)));
         let mut bytes = 0;
         let report = self.engine.find(&find, cancel, &mut |found| {
-            bytes += size(&found);
+            bytes += row_size(found.attributes.iter().chain(found.tags.iter()));
             objects.push(found);
             if bytes >= PAGE_BYTES {
                 Flow::Break(())
@@ -208,22 +204,6 @@ impl Node {
             }
             _ => Err(super::peers::unexpected(home)),
         }
-    }
-}
-
-/// Approximate size of an object in a page, in bytes.
-fn size(found: &Found) -> usize {
-    let all = found.attributes.iter().chain(found.tags.iter());
-    let each = |(name, value): (&str, &Value)| name.len() + VALUE_BYTES + value_size(value);
-    FOUND_BYTES + all.map(each).sum::<usize>()
-}
-
-fn value_size(value: &Value) -> usize {
-    match value {
-        Value::String(text) => text.len(),
-        Value::Bytes(bytes) => bytes.len(),
-        Value::List(list) => list.iter().map(|v| VALUE_BYTES + value_size(v)).sum(),
-        _ => 0,
     }
 }
 

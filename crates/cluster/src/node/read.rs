@@ -6,23 +6,23 @@
 
 use super::hashed::Map;
 use super::peers::unexpected;
-use super::{Caller, Node, Visibility, scan};
+use super::{Caller, Node, Visibility};
 use crate::peer::{Read, Request, Response};
 use crate::placement::{SplitState, Splits};
 use crate::vnode::ServerId;
 use esker_model::{
-    Counts, Degree, Difference, Edge, EdgeEvent, EdgeKey, EdgeTypeId, Error, Flow, GraphRead as _,
-    Result, Version, VersionRange, Vertex, VertexEvent, VertexId,
+    Counts, Degree, Edge, EdgeEvent, EdgeKey, EdgeTypeId, Error, GraphRead as _, Result, Version,
+    VersionRange, Vertex, VertexEvent, VertexId,
 };
 use futures_util::future::join_all;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// A server's incarnation, and the number of partition moves there since.
-type Moves = (u64, u64);
+pub(super) type Moves = (u64, u64);
 
 /// Largest number of attempts to follow edges that move.
-const MOVES_MAX: u32 = 64;
+pub(super) const MOVES_MAX: u32 = 64;
 
 impl Node {
     /// Returns the version as of which a read over several servers sees the present.
@@ -79,29 +79,35 @@ impl Node {
 
     /// Sends a request to all servers, this one included; each response comes with the incarnation and the number of
     /// partition moves.
-    async fn request_all(
+    pub(super) async fn request_all(
         self: &Arc<Self>,
         request: &Request,
     ) -> Result<Vec<(ServerId, (Response, Moves))>> {
-        let servers = self.map.servers().to_vec();
-        let asks = servers.iter().map(|server| async move {
-            if *server != self.settings.id {
-                let (response, incarnation, moves) =
-                    self.request_with_moves(*server, request.clone()).await?;
-                return Ok((response, (incarnation, moves)));
-            }
-            let response = match request {
-                Request::Read(read) => self.read_here(read.clone()).await?,
-                _ => Response::Done,
-            };
-            self.wait_for_split_publication().await?;
-            Ok((response, (self.incarnation, self.state().moves)))
-        });
-        let answers = join_all(asks).await;
-        let answers = servers.iter().copied().zip(answers);
+        let servers = self.map.servers().iter();
+        let answers = servers.map(|server| self.request_at(*server, request));
+        let answers = self.map.servers().iter().zip(join_all(answers).await);
         answers
-            .map(|(server, answer): (_, Result<_>)| Ok((server, answer?)))
+            .map(|(server, answer)| Ok((*server, answer?)))
             .collect()
+    }
+
+    /// Sends a request to a server, this one included, as [`Self::request_all`].
+    pub(super) async fn request_at(
+        self: &Arc<Self>,
+        server: ServerId,
+        request: &Request,
+    ) -> Result<(Response, Moves)> {
+        if server != self.settings.id {
+            let (response, incarnation, moves) =
+                self.request_with_moves(server, request.clone()).await?;
+            return Ok((response, (incarnation, moves)));
+        }
+        let response = match request {
+            Request::Read(read) => self.read_here(read.clone()).await?,
+            _ => Response::Done,
+        };
+        self.wait_for_split_publication().await?;
+        Ok((response, (self.incarnation, self.state().moves)))
     }
 
     /// Reads vertices by id, as [`esker_model::GraphRead::read_vertices`].
@@ -355,39 +361,6 @@ impl Node {
             add(&mut sum.edges, counts.edges);
         }
         Ok(sum)
-    }
-
-    /// Returns differences between two versions, as [`esker_model::GraphRead::diff`].
-    pub async fn diff(
-        self: &Arc<Self>,
-        before: Version,
-        after: Version,
-        caller: impl Into<Caller<'_>>,
-        sink: &mut dyn FnMut(Difference) -> Flow,
-    ) -> Result<()> {
-        self.check_serving()?;
-        let caller = caller.into();
-        let before = self.read_version(before, caller.seen);
-        let after = self.read_version(after, caller.seen);
-        let mut all = Vec::new();
-        for (server, answer) in self.read_all(&Read::Diff { before, after }).await? {
-            let Response::Diff(differences) = answer else {
-                return Err(unexpected(server));
-            };
-            all.extend(differences);
-        }
-        all.sort_by_key(scan::difference_order);
-        // Both servers may have reported an edge that moved meanwhile.
-        all.dedup();
-        let all = self
-            .visible_differences(&mut Visibility::of(caller.principal), all)
-            .await?;
-        for difference in all {
-            if sink(difference).is_break() {
-                break;
-            }
-        }
-        Ok(())
     }
 
     /// Whether a batch with this idempotency key was applied, as [`esker_model::GraphRead::applied`].

@@ -7,8 +7,7 @@ use super::{Caller, Node, Visibility};
 use crate::peer::{Read, Response};
 use crate::vnode::ServerId;
 use esker_model::{
-    Difference, Edge, EdgeSelect, EdgeTypeId, Flow, Result, Version, Versions, Vertex, VertexId,
-    VertexSelect,
+    Edge, EdgeSelect, EdgeTypeId, Flow, Result, Version, Versions, Vertex, VertexId, VertexSelect,
 };
 use futures_util::future::join_all;
 use std::collections::{BTreeMap, VecDeque};
@@ -16,8 +15,6 @@ use std::sync::Arc;
 
 /// Number of frontier vertices in one request.
 const FRONTIER: usize = 512;
-/// Largest number of edges or vertices in a page.
-const PAGE_ROWS: u32 = 1 << 14;
 const MOVES_MAX: u32 = 64;
 
 impl Node {
@@ -115,7 +112,7 @@ impl Node {
                     after: select.after.filter(|_| frontier.first() == ids.first()),
                     ..select.clone()
                 },
-                limit: PAGE_ROWS,
+                limit: self.settings.page_rows,
                 at,
             };
             self.read_at(*server, read)
@@ -234,7 +231,7 @@ impl Node {
                 };
                 let read = Read::Type {
                     select,
-                    limit: PAGE_ROWS,
+                    limit: self.settings.page_rows,
                 };
                 async move { (self.read_at(source.server, read).await, source) }
             });
@@ -320,7 +317,7 @@ impl Merge<'_> {
                     after: source.after,
                     ..select.clone()
                 },
-                limit: PAGE_ROWS,
+                limit: node.settings.page_rows,
                 at,
             };
             async move { (node.read_at(source.server, read).await, source) }
@@ -366,23 +363,5 @@ impl Merge<'_> {
             }
         }
         Some(found)
-    }
-}
-
-/// Sort order of differences: by vertex, then its edges by type and destination.
-pub(crate) fn difference_order(
-    difference: &Difference,
-) -> (VertexId, Option<(EdgeTypeId, VertexId)>) {
-    match difference {
-        Difference::Vertex(before, after) => {
-            let vertex = before.as_ref().or(after.as_ref());
-            (vertex.map(|v| v.id).unwrap_or_default(), None)
-        }
-        Difference::Edge(before, after) => {
-            let edge = before.as_ref().or(after.as_ref());
-            edge.map_or_else(Default::default, |e| {
-                (e.key.source, Some((e.key.edge_type, e.key.destination)))
-            })
-        }
     }
 }

@@ -11,10 +11,15 @@ use esker_engine::{FileVisibility, MaybeFile, RemoteData};
 use esker_model::object::{ObjectId, Principal};
 use esker_model::visibility::{Access, READ};
 use esker_model::{Difference, Edge, EdgeKey, Result, Version, Vertex, VertexId};
+use futures_util::future::join_all;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Number of vertices that are looked up together.
 const LOOKUP_BATCH: usize = 1_024;
+
+/// Number of decisions and rows that are remembered from one page to the next.
+const REMEMBERED_MAX: usize = 1 << 16;
 
 /// The caller of a read.
 #[derive(Debug, Clone, Copy)]
@@ -65,6 +70,15 @@ impl Visibility {
     /// Whether an edge is visible: both its ends are.
     pub(crate) fn sees_edge(&self, key: &EdgeKey) -> bool {
         self.sees(key.source) && self.sees(key.destination)
+    }
+
+    /// Forgets everything if it is much. What is visible must be learned again.
+    pub(crate) fn limit_memory(&mut self) {
+        let fetched = self.fetched.rows.len() + self.fetched.vertices.len();
+        if self.known.len() + fetched > REMEMBERED_MAX {
+            self.known.clear();
+            self.fetched = RemoteData::default();
+        }
     }
 
     /// Adds decisions that were made elsewhere.
@@ -127,17 +141,13 @@ impl Node {
         new.sort_unstable();
         for piece in new.chunks(LOOKUP_BATCH) {
             // The present state decides.
-            let vertices = self
+            let mut vertices = self
                 .stored_vertices(piece, self.current_read_version())
                 .await?;
+            self.undelete_objects(&mut vertices).await?;
             let mut files = Vec::new();
             for (id, vertex) in piece.iter().zip(vertices) {
                 if ObjectId::of_vertex(*id).is_some() {
-                    let vertex = match vertex {
-                        // A deleted vertex no longer says who owned it.
-                        Some(deleted) if deleted.deleted => self.before_deletion(&deleted).await?,
-                        other => other,
-                    };
                     let seen = vertex.as_ref().is_none_or(|v| {
                         Access::of_attributes(&v.attributes).allows(Some(&principal), READ)
                     });
@@ -230,38 +240,44 @@ impl Node {
         Ok(())
     }
 
-    /// Filters differences for the principal.
+    /// Filters differences for the principal: their vertices are looked up together.
     pub(crate) async fn visible_differences(
         self: &Arc<Self>,
         visibility: &mut Visibility,
-        all: Vec<Difference>,
+        mut all: Vec<Difference>,
     ) -> Result<Vec<Difference>> {
         if !visibility.hides() && !self.has_flag(FILES) {
             return Ok(all);
         }
-        let mut shown = Vec::with_capacity(all.len());
-        for difference in all {
+        let (mut ids, mut vertices) = (Vec::new(), Vec::new());
+        for difference in &mut all {
             match difference {
                 Difference::Vertex(before, after) => {
-                    let mut both = [before, after];
-                    self.apply_visibility(visibility, &mut both).await?;
-                    let [before, after] = both;
-                    if before.is_some() || after.is_some() {
-                        shown.push(Difference::Vertex(before, after));
-                    }
+                    let all = before.iter().chain(after.iter()).map(|v| v.id);
+                    ids.extend(all.filter(|id| ObjectId::of_vertex(*id).is_some()));
+                    vertices.extend([before.take(), after.take()]);
                 }
                 Difference::Edge(before, after) => {
-                    if let Some(key) = before.as_ref().or(after.as_ref()).map(|e| e.key) {
-                        self.learn(visibility, [key.source, key.destination])
-                            .await?;
-                        if visibility.sees_edge(&key) {
-                            shown.push(Difference::Edge(before, after));
-                        }
-                    }
+                    let edge = before.as_ref().or(after.as_ref());
+                    ids.extend(edge.iter().flat_map(|e| [e.key.source, e.key.destination]));
                 }
             }
         }
-        Ok(shown)
+        self.learn(visibility, ids).await?;
+        self.apply_visibility(visibility, &mut vertices).await?;
+        let mut vertices = vertices.into_iter();
+        let mut next = || vertices.next().flatten();
+        all.retain_mut(|difference| match difference {
+            Difference::Vertex(before, after) => {
+                (*before, *after) = (next(), next());
+                before.is_some() || after.is_some()
+            }
+            Difference::Edge(before, after) => {
+                let edge = before.as_ref().or(after.as_ref());
+                edge.is_some_and(|e| visibility.sees_edge(&e.key))
+            }
+        });
+        Ok(all)
     }
 
     /// Returns the present paths, as keys, of those vertices that are files.
@@ -294,11 +310,31 @@ impl Node {
         Ok(paths)
     }
 
-    /// Returns a vertex as it was before it was deleted.
-    async fn before_deletion(self: &Arc<Self>, deleted: &Vertex) -> Result<Option<Vertex>> {
-        let before = Version(deleted.version.0.saturating_sub(1));
-        let found = self.stored_vertices(&[deleted.id], before).await?;
-        Ok(found.into_iter().next().flatten())
+    /// Replaces deleted objects by their last states: a deletion does not say whose the object was.
+    async fn undelete_objects(self: &Arc<Self>, vertices: &mut [Option<Vertex>]) -> Result<()> {
+        let mut deleted = BTreeMap::<Version, (Vec<usize>, Vec<VertexId>)>::new();
+        for (index, vertex) in vertices.iter().enumerate() {
+            if let Some(vertex) = vertex
+                && vertex.deleted
+                && ObjectId::of_vertex(vertex.id).is_some()
+            {
+                let before = Version(vertex.version.0.saturating_sub(1));
+                let (indexes, ids) = deleted.entry(before).or_default();
+                indexes.push(index);
+                ids.push(vertex.id);
+            }
+        }
+        let reads = deleted
+            .iter()
+            .map(|(before, (_, ids))| self.stored_vertices(ids, *before));
+        for ((indexes, _), found) in deleted.values().zip(join_all(reads).await) {
+            for (index, vertex) in indexes.iter().zip(found?) {
+                if let Some(slot) = vertices.get_mut(*index) {
+                    *slot = vertex;
+                }
+            }
+        }
+        Ok(())
     }
 
     fn current_read_version(&self) -> Version {

@@ -26,8 +26,8 @@ pub use txn::{
 use crate::vnode::ServerId;
 use esker_model::key::EdgeKey;
 use esker_model::{
-    Batch, Commit, Counts, Degree, Difference, Edge, EdgeEvent, EdgeSelect, EdgeTypeId, Error,
-    SchemaChange, Version, VersionRange, Vertex, VertexEvent, VertexId, VertexSelect,
+    Batch, Commit, Counts, Degree, DiffSelect, Difference, Edge, EdgeEvent, EdgeSelect, EdgeTypeId,
+    Error, SchemaChange, Version, VersionRange, Vertex, VertexEvent, VertexId, VertexSelect,
 };
 use std::sync::Arc;
 
@@ -228,12 +228,12 @@ pub enum Read {
     },
     /// Reads the counts by type.
     Counts,
-    /// Reads the differences between two versions.
+    /// Reads the differences between two versions, page by page.
     Diff {
-        /// The earlier version.
-        before: Version,
-        /// The later version.
-        after: Version,
+        /// Versions and cursor.
+        select: DiffSelect,
+        /// Largest number of differences in the page.
+        limit: u32,
     },
     /// Whether a batch with this idempotency key was applied.
     Applied {
@@ -323,7 +323,12 @@ pub enum Response {
     /// Response to [`Read::Counts`].
     Counts(Counts),
     /// Response to [`Read::Diff`].
-    Diff(Vec<Difference>),
+    Diff {
+        /// Differences in the order of keys.
+        differences: Vec<Difference>,
+        /// Whether more differences may follow the last one.
+        more: bool,
+    },
     /// Response to [`Read::Applied`].
     Applied(bool),
     /// Response to [`Request::Travel`].

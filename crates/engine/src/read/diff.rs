@@ -5,17 +5,17 @@ use super::vertices::{past_of_vertex, read_vertex};
 use super::{FirstError, Source, corrupt};
 use esker_model::key::RowKey;
 use esker_model::record::{EdgeRecord, VertexRecord};
-use esker_model::{Difference, Flow, Result, Schema, Version};
+use esker_model::{DiffSelect, Difference, Flow, Result, Schema, Version};
 use esker_store::{KeyRange, Read as _, Table};
 
-/// Calls `sink` with each vertex and each edge (in its defined direction) that differs between the versions.
+/// Calls `sink` with each vertex and each edge (in its defined direction) that differs between the versions, after the cursor.
 pub(crate) fn diff(
     source: &Source<'_>,
     schema: &Schema,
-    before: Version,
-    after: Version,
+    select: &DiffSelect,
     sink: &mut dyn FnMut(Difference) -> Flow,
 ) -> Result<()> {
+    let (before, after) = (select.before, select.after);
     let (first, last) = (before.min(after), before.max(after));
     let past = |key: &RowKey, ranges: &mut Vec<_>| match key {
         RowKey::Vertex(id) => past_of_vertex(id, ranges),
@@ -36,9 +36,16 @@ pub(crate) fn diff(
         })?;
         Ok(flow)
     };
+    let range = match select.start_after {
+        None => KeyRange::ALL,
+        Some(key) => KeyRange {
+            from: [key.encode().as_slice(), &[0]].concat(),
+            until: None,
+        },
+    };
     let mut changed = Vec::new();
     let mut error = FirstError::default();
-    source.scan(Table::Rows, &KeyRange::ALL, &mut |key, value| {
+    source.scan(Table::Rows, &range, &mut |key, value| {
         let key = error.keep(RowKey::decode(key).map_err(|e| corrupt("rows", e)))?;
         if !error.keep(may_differ(&key, value, schema, first, last))? {
             return Flow::Continue(());

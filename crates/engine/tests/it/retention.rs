@@ -3,8 +3,8 @@
 use crate::small::Small;
 use esker_model::traversal::Budget;
 use esker_model::{
-    Difference, Edge, EdgeSelect, EdgeTypeId, Flow, GraphRead as _, NeverCancel, Traversal,
-    Version, VersionRange, Versions, Vertex, VertexId, VertexSelect,
+    DiffSelect, Difference, Edge, EdgeSelect, EdgeTypeId, Flow, GraphRead as _, NeverCancel,
+    Traversal, Version, VersionRange, Versions, Vertex, VertexId, VertexSelect,
 };
 use std::ops::ControlFlow;
 
@@ -95,7 +95,7 @@ fn read_all(db: &Small, time: Version) -> Answers {
         })
         .unwrap();
     db.engine
-        .diff(time, at(38), &mut |difference| {
+        .diff(&DiffSelect::between(time, at(38)), &mut |difference| {
             differences.push(difference);
             ControlFlow::Continue(())
         })

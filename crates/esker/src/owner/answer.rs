@@ -217,9 +217,7 @@ pub(super) fn answer(core: &Core, request: Request, out: &mut Answer<'_>) -> io:
         Request::Degrees(of) => out.end(view.degrees(&of)),
         Request::TopDegrees(edge_type, limit) => out.all(view.top_degrees(edge_type, limit)),
         Request::Counts => out.end(view.counts()),
-        Request::Diff(before, after) => {
-            out.stream(|sink| view.diff(before, after, &mut |d| sink(&d)))
-        }
+        Request::Diff(select) => out.stream(|sink| view.diff(&select, &mut |d| sink(&d))),
         Request::Travel(traversal, budget) => {
             let watch = out.watch();
             match view.travel(&traversal, &budget, &watch) {

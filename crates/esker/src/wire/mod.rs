@@ -27,6 +27,6 @@ pub(crate) mod request;
 pub(crate) mod travel;
 
 /// Protocol number, which must be equal at both ends.
-pub(crate) const PROTOCOL: u16 = 6;
+pub(crate) const PROTOCOL: u16 = 7;
 /// First bytes of a connection.
 pub(crate) const MAGIC: [u8; 8] = *b"esker/1\n";

@@ -6,12 +6,13 @@ use super::encoding::{Wire, wire_enum, wire_newtype, wire_struct};
 use crate::BackupReport;
 use crate::engine::{BulkReport, CheckOptions, CheckReport, CompactReport, Problem, Stats};
 use esker_model::codec::{DecodeError, Reader};
+use esker_model::key::RowKey;
 use esker_model::record::UserAttribute;
 use esker_model::{
-    AttributeDefinition, Batch, Commit, Counts, Degree, Difference, Edge, EdgeEvent, EdgeKey,
-    EdgeSelect, EdgeTypeId, Mutation, Op, Properties, Schema, SchemaChange, Value, ValueKind,
-    Version, VersionRange, Versions, Vertex, VertexChange, VertexEvent, VertexId, VertexName,
-    VertexRef, VertexSelect, VertexTypeId,
+    AttributeDefinition, Batch, Commit, Counts, Degree, DiffSelect, Difference, Edge, EdgeEvent,
+    EdgeKey, EdgeSelect, EdgeTypeId, Mutation, Op, Properties, Schema, SchemaChange, Value,
+    ValueKind, Version, VersionRange, Versions, Vertex, VertexChange, VertexEvent, VertexId,
+    VertexName, VertexRef, VertexSelect, VertexTypeId,
 };
 use esker_store::{StoreStats, Table};
 
@@ -61,6 +62,15 @@ wire_struct!(VertexSelect {
     after,
     as_of,
     deleted
+});
+wire_struct!(DiffSelect {
+    before,
+    after,
+    start_after
+});
+wire_enum!(RowKey {
+    0 Vertex(id),
+    1 Edge(key),
 });
 wire_struct!(Degree {
     vertex,

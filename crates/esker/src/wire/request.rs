@@ -9,8 +9,8 @@ use esker_model::namespace::{Changes, Cookie, NamePath, Open, SpaceBy};
 use esker_model::object::{Find, ObjectKey, Principal, TagWhere};
 use esker_model::traversal::Budget;
 use esker_model::{
-    Batch, EdgeKey, EdgeSelect, EdgeTypeId, SchemaChange, Traversal, Version, VersionRange,
-    VertexId, VertexSelect,
+    Batch, DiffSelect, EdgeKey, EdgeSelect, EdgeTypeId, SchemaChange, Traversal, Version,
+    VersionRange, VertexId, VertexSelect,
 };
 
 /// First message of the client.
@@ -62,7 +62,7 @@ pub(crate) enum Request {
     Degrees(Vec<(VertexId, EdgeTypeId)>),
     TopDegrees(Option<EdgeTypeId>, usize),
     Counts,
-    Diff(Version, Version),
+    Diff(DiffSelect),
     Travel(Traversal, Budget),
     Applied(Vec<u8>),
     Apply(Batch),
@@ -124,7 +124,7 @@ wire_enum!(Request {
     7 Degrees(of),
     8 TopDegrees(edge_type, limit),
     9 Counts,
-    10 Diff(before, after),
+    10 Diff(select),
     11 Travel(traversal, budget),
     12 Applied(idempotency_key),
     13 Apply(batch),

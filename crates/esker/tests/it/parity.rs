@@ -3,9 +3,9 @@
 use crate::graph::{edge_type, file, link, put_file, vertex, written};
 use esker::model::traversal::{Budget, StopReason};
 use esker::model::{
-    AttributeDefinition, Batch, Cancel, Difference, EdgeSelect, GraphRead, GraphWrite, NeverCancel,
-    Op, Properties, SchemaChange, Traversal, Value, ValueKind, Version, VersionRange, Versions,
-    VertexSelect,
+    AttributeDefinition, Batch, Cancel, DiffSelect, Difference, EdgeSelect, GraphRead, GraphWrite,
+    NeverCancel, Op, Properties, SchemaChange, Traversal, Value, ValueKind, Version, VersionRange,
+    Versions, VertexSelect,
 };
 use esker::{CheckOptions, Database, OpenOptions, Role};
 use esker_server::{Server, Settings};
@@ -192,7 +192,7 @@ fn every_read_gives_the_same_through(through: Through) {
     });
     on("differences", &|db| {
         let mut all: Vec<Difference> = Vec::new();
-        db.diff(before, Version::MAX, &mut |d| {
+        db.diff(&DiffSelect::between(before, Version::MAX), &mut |d| {
             all.push(d);
             ControlFlow::Continue(())
         })?;

@@ -2,9 +2,9 @@
 
 use esker_model::traversal::{Budget, TravelResult, Traversal};
 use esker_model::{
-    Cancel, Counts, Degree, Difference, Edge, EdgeEvent, EdgeKey, EdgeSelect, EdgeTypeId, Flow,
-    GraphRead, Properties, Result, Schema, SchemaChange, Value, Version, VersionRange, Versions,
-    Vertex, VertexEvent, VertexId, VertexName, VertexSelect, VertexTypeId,
+    Cancel, Counts, Degree, DiffSelect, Difference, Edge, EdgeEvent, EdgeKey, EdgeSelect,
+    EdgeTypeId, Flow, GraphRead, Properties, Result, Schema, SchemaChange, Value, Version,
+    VersionRange, Versions, Vertex, VertexEvent, VertexId, VertexName, VertexSelect, VertexTypeId,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -265,7 +265,7 @@ impl GraphRead for Recorded {
         unreachable!("lineage asks for no such thing")
     }
 
-    fn diff(&self, _: Version, _: Version, _: &mut dyn FnMut(Difference) -> Flow) -> Result<()> {
+    fn diff(&self, _: &DiffSelect, _: &mut dyn FnMut(Difference) -> Flow) -> Result<()> {
         unreachable!("lineage asks for no such thing")
     }
 

@@ -19,6 +19,13 @@ fn edge_key() -> impl Strategy<Value = EdgeKey> {
     })
 }
 
+fn row_key() -> impl Strategy<Value = RowKey> {
+    prop_oneof![
+        vertex_id().prop_map(RowKey::Vertex),
+        edge_key().prop_map(RowKey::Edge)
+    ]
+}
+
 /// Names that `check_attribute_name` accepts.
 fn attribute() -> impl Strategy<Value = String> {
     prop_oneof!["[a-c]{1,3}", "[a-zA-Z0-9_.:é図-]{1,12}"]
@@ -134,6 +141,12 @@ proptest! {
         prop_assert_eq!(RowKey::decode(&key::vertex(id)), Ok(RowKey::Vertex(id)));
         let edge = EdgeKey { source: id, ..edge };
         prop_assert!(key::vertex(id).as_slice() < edge.encode().as_slice());
+    }
+
+    #[test]
+    fn row_keys_sort_as_their_bytes_do(a in row_key(), b in row_key()) {
+        prop_assert_eq!(a.encode().cmp(&b.encode()), a.cmp(&b));
+        prop_assert_eq!(RowKey::decode(&a.encode()), Ok(a));
     }
 
     #[test]

@@ -8,10 +8,11 @@ use crate::proto::request::Call;
 use crate::resume::{EdgesResume, VerticesResume};
 use esker_model::traversal::{Budget, TravelResult};
 use esker_model::{
-    Batch, Cancel, Commit, Counts, Degree, Difference, Edge, EdgeEvent, EdgeKey, EdgeSelect,
-    EdgeTypeId, Flow, GraphRead, GraphWrite, Result, Schema, SchemaChange, Traversal, Version,
-    VersionRange, Vertex, VertexEvent, VertexId, VertexRef, VertexSelect, VertexTypeId,
+    Batch, Cancel, Commit, Counts, Degree, DiffSelect, Difference, Edge, EdgeEvent, EdgeKey,
+    EdgeSelect, EdgeTypeId, Flow, GraphRead, GraphWrite, Result, Schema, SchemaChange, Traversal,
+    Version, VersionRange, Vertex, VertexEvent, VertexId, VertexRef, VertexSelect, VertexTypeId,
 };
+use std::cell::Cell;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -356,40 +357,22 @@ impl GraphRead for Client {
         })
     }
 
-    fn diff(
-        &self,
-        before: Version,
-        after: Version,
-        sink: &mut dyn FnMut(Difference) -> Flow,
-    ) -> Result<()> {
-        let request = || {
-            Call::Diff(proto::DiffRequest {
-                before: before.0,
-                after: after.0,
+    fn diff(&self, select: &DiffSelect, sink: &mut dyn FnMut(Difference) -> Flow) -> Result<()> {
+        // A repeated call continues after the last difference delivered.
+        let rest = Cell::new(*select);
+        let request = || Call::Diff(convert::diff_select_out(&rest.get(), 0));
+        self.scan(request, &mut |reply| {
+            let Reply::Diff(piece) = reply else {
+                return Err(self.wrong_reply());
+            };
+            each(piece.differences, convert::difference_in, |difference| {
+                rest.set(DiffSelect {
+                    start_after: difference.key(),
+                    ..*select
+                });
+                sink(difference)
             })
-        };
-        // The difference between two past versions never changes, so a repeated call skips the items already delivered.
-        let mut done = 0_u64;
-        let seen_now = std::cell::Cell::new(0_u64);
-        self.scan(
-            || {
-                seen_now.set(0);
-                request()
-            },
-            &mut |reply| {
-                let Reply::Diff(piece) = reply else {
-                    return Err(self.wrong_reply());
-                };
-                each(piece.differences, convert::difference_in, |d| {
-                    seen_now.set(seen_now.get() + 1);
-                    if seen_now.get() <= done {
-                        return ControlFlow::Continue(());
-                    }
-                    done += 1;
-                    sink(d)
-                })
-            },
-        )
+        })
     }
 
     fn travel(

@@ -2,12 +2,15 @@
 
 use super::ids::{halves, number_in, range_in, range_out, vertex_id};
 use super::value::{packed_in, packed_out, properties_in, properties_out, value_in, value_out};
-use super::{At as _, Decoded, Form, Malformed, edge_key_in, edge_key_out, list, required};
+use super::{
+    At as _, Decoded, Form, Malformed, edge_key_in, edge_key_out, list, required, vertex_ref_out,
+};
 use crate::proto;
+use esker_model::key::RowKey;
 use esker_model::record::UserAttribute;
 use esker_model::{
-    Difference, Edge, EdgeEvent, EdgeKey, EdgeSelect, EdgeTypeId, Schema, Value, Version, Versions,
-    Vertex, VertexChange, VertexEvent, VertexId, VertexTypeId,
+    DiffSelect, Difference, Edge, EdgeEvent, EdgeKey, EdgeSelect, EdgeTypeId, Schema, Value,
+    Version, Versions, Vertex, VertexChange, VertexEvent, VertexId, VertexRef, VertexTypeId,
 };
 
 fn attribute_out(name: &str, version: Version, value: &Value, form: Form) -> proto::UserAttribute {
@@ -239,6 +242,46 @@ pub fn edge_event_in(event: proto::edge_history_reply::Event) -> Decoded<EdgeEve
     Ok(EdgeEvent {
         edge: edge_in(required(event.edge, "edge")?).at("edge")?,
         archived: event.archived,
+    })
+}
+
+/// Encodes the selection of up to `limit` differences; 0 for no limit.
+pub fn diff_select_out(select: &DiffSelect, limit: u64) -> proto::DiffRequest {
+    use proto::diff_cursor::What;
+    let what = select.start_after.map(|key| match key {
+        RowKey::Vertex(id) => What::Vertex(vertex_ref_out(VertexRef {
+            id,
+            type_id: VertexTypeId(0),
+        })),
+        RowKey::Edge(edge) => What::Edge(edge_key_out(edge)),
+    });
+    proto::DiffRequest {
+        before: select.before.0,
+        after: select.after.0,
+        start_after: what.map(|what| proto::DiffCursor { what: Some(what) }),
+        limit,
+    }
+}
+
+/// Decodes the selection of differences.
+pub fn diff_select_in(request: &proto::DiffRequest) -> Decoded<DiffSelect> {
+    use proto::diff_cursor::What;
+    let start_after = match &request.start_after {
+        None => None,
+        Some(cursor) => Some(match required(cursor.what.as_ref(), "start_after.what")? {
+            What::Vertex(vertex) if vertex.name.is_empty() => {
+                RowKey::Vertex(vertex_id(vertex.high, vertex.low))
+            }
+            What::Vertex(_) => {
+                return Err(Malformed::new("start_after.vertex", "the id of a vertex"));
+            }
+            What::Edge(edge) => RowKey::Edge(edge_key_in(*edge).at("start_after.edge")?),
+        }),
+    };
+    Ok(DiffSelect {
+        before: Version(request.before),
+        after: Version(request.after),
+        start_after,
     })
 }
 

@@ -18,8 +18,9 @@ mod value;
 
 pub use admin::{counts_in, counts_out, degree_in, degree_of_in, degree_of_out, degree_out};
 pub use graph::{
-    difference_in, difference_out, edge_event_in, edge_event_out, edge_in, edge_out, scanned_in,
-    scanned_out, select_in, select_out, vertex_event_in, vertex_event_out, vertex_in, vertex_out,
+    diff_select_in, diff_select_out, difference_in, difference_out, edge_event_in, edge_event_out,
+    edge_in, edge_out, scanned_in, scanned_out, select_in, select_out, vertex_event_in,
+    vertex_event_out, vertex_in, vertex_out,
 };
 pub use ids::{
     as_of_in, as_of_out, edge_key_in, edge_key_out, edge_type_in, halves, ids_in, ids_out,

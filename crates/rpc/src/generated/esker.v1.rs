@@ -1566,13 +1566,37 @@ pub struct CountsReply {
     #[prost(message, repeated, tag = "2")]
     pub edges: ::prost::alloc::vec::Vec<Count>,
 }
-#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct DiffRequest {
     #[prost(fixed64, tag = "1")]
     pub before: u64,
     #[prost(fixed64, tag = "2")]
     pub after: u64,
+    /// Exclusive start: the cursor of the page before, which is the vertex or edge of its last difference.
+    #[prost(message, optional, tag = "3")]
+    pub start_after: ::core::option::Option<DiffCursor>,
+    /// Maximum of differences; 0 for no limit.
+    #[prost(uint64, tag = "4")]
+    pub limit: u64,
 }
+/// Each vertex comes before the edges that leave it, which come by type and destination.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct DiffCursor {
+    #[prost(oneof = "diff_cursor::What", tags = "1, 2")]
+    pub what: ::core::option::Option<diff_cursor::What>,
+}
+/// Nested message and enum types in `DiffCursor`.
+pub mod diff_cursor {
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
+    pub enum What {
+        /// By its id, not by its name.
+        #[prost(message, tag = "1")]
+        Vertex(super::VertexRef),
+        #[prost(message, tag = "2")]
+        Edge(super::EdgeKey),
+    }
+}
+/// In the order of cursors.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct DiffReply {
     #[prost(message, repeated, tag = "1")]
@@ -3188,7 +3212,7 @@ pub mod peer_answer {
         #[prost(message, tag = "22")]
         Counts(super::CountsReply),
         #[prost(message, tag = "23")]
-        Diff(super::DiffReply),
+        Diff(super::PeerDiff),
         #[prost(message, tag = "24")]
         Applied(super::AppliedReply),
         #[prost(message, tag = "25")]
@@ -3358,6 +3382,13 @@ pub struct PeerScanType {
 pub struct PeerTyped {
     #[prost(message, repeated, tag = "1")]
     pub vertices: ::prost::alloc::vec::Vec<Vertex>,
+    #[prost(bool, tag = "2")]
+    pub more: bool,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct PeerDiff {
+    #[prost(message, repeated, tag = "1")]
+    pub differences: ::prost::alloc::vec::Vec<Difference>,
     #[prost(bool, tag = "2")]
     pub more: bool,
 }

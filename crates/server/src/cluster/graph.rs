@@ -11,9 +11,9 @@ use esker_model::object::{
 };
 use esker_model::traversal::{Budget, TravelResult};
 use esker_model::{
-    Cancel, Counts, Degree, Difference, Edge, EdgeEvent, EdgeKey, EdgeSelect, EdgeTypeId, Flow,
-    GraphRead, Result, Schema, SchemaChange, Traversal, Version, VersionRange, Vertex, VertexEvent,
-    VertexId, VertexSelect,
+    Cancel, Counts, Degree, DiffSelect, Difference, Edge, EdgeEvent, EdgeKey, EdgeSelect,
+    EdgeTypeId, Flow, GraphRead, Result, Schema, SchemaChange, Traversal, Version, VersionRange,
+    Vertex, VertexEvent, VertexId, VertexSelect,
 };
 use std::ops::Deref;
 use std::sync::Arc;
@@ -215,15 +215,9 @@ impl GraphRead for ClusterGraph<'_> {
         Ok(counts)
     }
 
-    fn diff(
-        &self,
-        before: Version,
-        after: Version,
-        sink: &mut dyn FnMut(Difference) -> Flow,
-    ) -> Result<()> {
+    fn diff(&self, select: &DiffSelect, sink: &mut dyn FnMut(Difference) -> Flow) -> Result<()> {
         let node = &self.cluster.node;
-        self.cluster
-            .wait(node.diff(before, after, self.caller(), sink))
+        self.cluster.wait(node.diff(select, self.caller(), sink))
     }
 
     fn travel(

@@ -29,7 +29,7 @@ use crate::member::hub::StoreAssignment;
 use crate::metrics::Metrics;
 use crate::stop_request::StopFlag;
 use esker::{Database, Durability, WindowFigures};
-use esker_cluster::node::Settings;
+use esker_cluster::node::{PAGE_ROWS, Settings};
 use esker_cluster::peer::PeerRequest;
 use esker_cluster::{Host, Node, ServerId};
 use esker_model::{Error, Result};
@@ -120,6 +120,7 @@ impl Cluster {
             threshold: config.threshold,
             directory_threshold: config.directory_threshold,
             table_min_rows: config.shared_least,
+            page_rows: PAGE_ROWS,
             replay_millis: config.checkpoint.as_ref().map_or(0, |c| {
                 u64::try_from(c.replay.as_millis()).unwrap_or(u64::MAX)
             }),

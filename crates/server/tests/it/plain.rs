@@ -223,6 +223,8 @@ fn streams_and_the_rest_of_the_service() {
         let whole = proto::DiffRequest {
             before: 0,
             after: u64::MAX,
+            start_after: None,
+            limit: 0,
         };
         let mut diff = client.diff(whole).await.unwrap().into_inner();
         let mut differences = 0;

@@ -1,7 +1,7 @@
 //! Calls of `GraphRead`, answered by examining all events.
 
 use super::{GraphModel, Timeline, VertexFacts};
-use esker_model::graph::{Counts, Degree, Difference, EdgeEvent};
+use esker_model::graph::{Counts, Degree, DiffSelect, Difference, EdgeEvent};
 use esker_model::record::UserAttribute;
 use esker_model::{
     Edge, EdgeKey, EdgeTypeId, Properties, Value, Version, VersionRange, Versions, Vertex,
@@ -233,8 +233,9 @@ impl GraphModel {
         }
     }
 
-    /// Returns the differences between two versions, in key order: a vertex, then the edges that leave it.
-    pub fn diff(&self, before: Version, after: Version) -> Vec<Difference> {
+    /// Returns the selected differences between two versions, in key order: a vertex, then the edges that leave it.
+    pub fn diff(&self, select: &DiffSelect) -> Vec<Difference> {
+        let (before, after) = (select.before, select.after);
         let mut found = Vec::new();
         let sources = self.edges.keys().map(|k| k.source);
         let ids: BTreeSet<VertexId> = self.vertices.keys().copied().chain(sources).collect();
@@ -251,6 +252,7 @@ impl GraphModel {
                 }
             }
         }
+        found.retain(|d| d.key() > select.start_after);
         found
     }
 

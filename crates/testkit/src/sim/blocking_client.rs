@@ -7,8 +7,9 @@ use crate::reads::Reads;
 use crate::rng::Rng;
 use esker_model::traversal::{Budget, TravelResult};
 use esker_model::{
-    Counts, Degree, Difference, Edge, EdgeEvent, EdgeKey, EdgeSelect, EdgeTypeId, Error, Flow,
-    Result, Traversal, Version, VersionRange, Vertex, VertexEvent, VertexId, VertexSelect,
+    Counts, Degree, DiffSelect, Difference, Edge, EdgeEvent, EdgeKey, EdgeSelect, EdgeTypeId,
+    Error, Flow, Result, Traversal, Version, VersionRange, Vertex, VertexEvent, VertexId,
+    VertexSelect,
 };
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -166,13 +167,9 @@ impl Reads for BlockingClient {
         response!(self.call(&ClientRequest::Counts)?, Counts)
     }
 
-    fn diff(
-        &self,
-        before: Version,
-        after: Version,
-        sink: &mut dyn FnMut(Difference) -> Flow,
-    ) -> Result<()> {
-        for difference in response!(self.call(&ClientRequest::Diff(before, after))?, Diff)? {
+    fn diff(&self, select: &DiffSelect, sink: &mut dyn FnMut(Difference) -> Flow) -> Result<()> {
+        let request = ClientRequest::Diff(*select, usize::MAX);
+        for difference in response!(self.call(&request)?, Diff)? {
             if sink(difference).is_break() {
                 break;
             }

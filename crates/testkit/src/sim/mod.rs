@@ -4,7 +4,7 @@
 //! stores that outlive them. [`workload`] generates requests ([`request`]), [`client`] repeats them until they are
 //! answered, [`chaos`] injects faults meanwhile. [`check`] then checks whether all responses are possible.
 //! [`scenario`] makes a run of these from a seed; [`single_client`] makes one without concurrency, so that every
-//! response is known beforehand. [`copies`] are made of a cluster meanwhile. [`moving`] moves servers between
+//! response is known beforehand. [`differences`] compares and measures differences between two versions. [`copies`] are made of a cluster meanwhile. [`moving`] moves servers between
 //! processes, as in a cluster with etcd. [`objects`] is a run for objects, [`names`] one for files, both under a
 //! [`fault_schedule`]. [`faulty_engine`] is an engine in place of the cluster that answers incorrectly, to test the
 //! checks.
@@ -15,6 +15,7 @@ pub mod check;
 pub mod client;
 pub mod cluster;
 pub mod copies;
+pub mod differences;
 pub mod exec;
 pub mod fault_schedule;
 pub mod faulty_engine;

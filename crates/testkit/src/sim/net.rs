@@ -5,7 +5,7 @@ use super::exec::{Exec, Group, LocalFuture, Receiver, Sender, Shared, oneshot, w
 use super::files::{SimFiles, SimShare};
 use crate::rng::Rng;
 use esker_cluster::node::{BoxFuture, SharedFiles, Window};
-use esker_cluster::peer::{PeerRequest, PeerResponse};
+use esker_cluster::peer::{PeerRequest, PeerResponse, Response};
 use esker_cluster::{Host, Node, ServerId};
 use esker_model::{Error, Result};
 use esker_store::memory::MemoryStore;
@@ -130,6 +130,15 @@ impl Ord for Envelope {
     }
 }
 
+/// Size of a page that a server sent to another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PageSize {
+    /// Number of rows in the page.
+    pub rows: usize,
+    /// Size of the rows as text, in bytes.
+    pub bytes: usize,
+}
+
 struct State {
     rng: Rng,
     faults: Faults,
@@ -145,6 +154,8 @@ struct State {
     cut_processes: BTreeSet<(usize, usize)>,
     in_flight: BinaryHeap<Reverse<Envelope>>,
     sent: u64,
+    /// Pages of differences that were sent.
+    pages: Vec<PageSize>,
     delivery_waker: Option<Waker>,
 }
 
@@ -211,6 +222,7 @@ impl Net {
             cut_processes: BTreeSet::new(),
             in_flight: BinaryHeap::new(),
             sent: 0,
+            pages: Vec::new(),
             delivery_waker: None,
         };
         let net = Self {
@@ -308,6 +320,16 @@ impl Net {
     /// Returns the number of messages sent.
     pub fn sent(&self) -> u64 {
         self.state().sent
+    }
+
+    /// Returns the sizes of the pages of differences that servers have sent to each other.
+    pub fn pages(&self) -> Vec<PageSize> {
+        self.state().pages.clone()
+    }
+
+    /// Forgets the pages so far.
+    pub fn forget_pages(&self) {
+        self.state().pages.clear();
     }
 
     /// Creates the host of a server's node.
@@ -469,6 +491,16 @@ impl Net {
         });
         let now = self.shared.now();
         let mut state = self.state();
+        if let Ok(PeerResponse {
+            outcome: Ok(Response::Diff { differences, .. }),
+            ..
+        }) = &answer
+        {
+            state.pages.push(PageSize {
+                rows: differences.len(),
+                bytes: format!("{differences:?}").len(),
+            });
+        }
         let faults = state.faults;
         if state.permille(faults.lost_responses) {
             drop(state);

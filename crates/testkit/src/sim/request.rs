@@ -12,9 +12,9 @@ use esker_model::object::{
 };
 use esker_model::traversal::{Budget, TravelResult};
 use esker_model::{
-    Batch, Commit, Counts, Degree, Difference, Edge, EdgeEvent, EdgeKey, EdgeSelect, EdgeTypeId,
-    Error, Flow, GraphRead, GraphWrite, NeverCancel, Result, Schema, SchemaChange, Traversal,
-    Version, VersionRange, Vertex, VertexEvent, VertexId, VertexSelect,
+    Batch, Commit, Counts, Degree, DiffSelect, Difference, Edge, EdgeEvent, EdgeKey, EdgeSelect,
+    EdgeTypeId, Error, Flow, GraphRead, GraphWrite, NeverCancel, Result, Schema, SchemaChange,
+    Traversal, Version, VersionRange, Vertex, VertexEvent, VertexId, VertexSelect,
 };
 use std::sync::Arc;
 
@@ -43,8 +43,8 @@ pub enum ClientRequest {
     Top(Option<EdgeTypeId>, usize),
     /// A call of `counts`.
     Counts,
-    /// A call of `diff`.
-    Diff(Version, Version),
+    /// A call of `diff` with a sink that stops after a number of differences.
+    Diff(DiffSelect, usize),
     /// A call of `travel`.
     Travel(Traversal, Budget),
     /// A call of `applied`.
@@ -242,13 +242,13 @@ impl Service for Arc<Node> {
                     ClientResponse::Top(node.top_degrees(edge_type, limit, seen).await?)
                 }
                 ClientRequest::Counts => ClientResponse::Counts(node.counts(seen).await?),
-                ClientRequest::Diff(before, after) => {
+                ClientRequest::Diff(select, most) => {
                     let mut found = Vec::new();
                     let mut sink = |difference| {
                         found.push(difference);
-                        go_on(false)
+                        go_on(found.len() >= most)
                     };
-                    node.diff(before, after, caller, &mut sink).await?;
+                    node.diff(&select, caller, &mut sink).await?;
                     ClientResponse::Diff(found)
                 }
                 ClientRequest::Travel(traversal, budget) => {
@@ -325,11 +325,11 @@ pub fn call_engine(engine: &Engine, request: ClientRequest) -> Result<ClientResp
             ClientResponse::Top(engine.top_degrees(edge_type, limit)?)
         }
         ClientRequest::Counts => ClientResponse::Counts(engine.counts()?),
-        ClientRequest::Diff(before, after) => {
+        ClientRequest::Diff(select, most) => {
             let mut found = Vec::new();
-            engine.diff(before, after, &mut |difference| {
+            engine.diff(&select, &mut |difference| {
                 found.push(difference);
-                go_on(false)
+                go_on(found.len() >= most)
             })?;
             ClientResponse::Diff(found)
         }

@@ -18,6 +18,7 @@ use crate::history::START_MILLIS;
 use crate::rng::Rng;
 use crate::test_graph::{TestGraph, schema_changes};
 use esker_cluster::Kind;
+use esker_cluster::node::PAGE_ROWS;
 use esker_model::{EdgeSelect, Version, VersionRange, Versions};
 use esker_store::Durability;
 use std::cell::Cell;
@@ -102,6 +103,7 @@ impl Scenario {
                 Kind::VertexCut,
             ]),
             threshold: 2 + rng.number_below(7) as u64,
+            page_rows: *Rng::new(seed ^ 0x7061_6765).pick(&[1, 3, 20, PAGE_ROWS]),
             skew: *rng.pick(&[0, 5, 500]),
             times: Times {
                 delay_min: 20,

@@ -8,10 +8,11 @@ use super::request::ClientRequest;
 use crate::history::{START_MILLIS, traversal};
 use crate::rng::Rng;
 use crate::test_graph::TestGraph;
+use esker_model::key::RowKey;
 use esker_model::traversal::{Budget, Strategy};
 use esker_model::{
-    Batch, EdgeKey, EdgeSelect, EdgeTypeId, Mutation, Op, Properties, Value, Version, VersionRange,
-    Versions, VertexId, VertexName, VertexRef, VertexSelect,
+    Batch, DiffSelect, EdgeKey, EdgeSelect, EdgeTypeId, Mutation, Op, Properties, Value, Version,
+    VersionRange, Versions, VertexId, VertexName, VertexRef, VertexSelect,
 };
 
 /// Number of users reserved as sources of tags.
@@ -436,7 +437,17 @@ impl WorkloadGraph {
             }
             58..63 => ClientRequest::VertexHistory(self.ids(rng)[0], range(rng)),
             63..68 => ClientRequest::EdgeHistory(self.keys(rng, known)[0], range(rng)),
-            68..73 => ClientRequest::Diff(time(rng), time(rng)),
+            68..73 => {
+                let mut select = DiffSelect::between(time(rng), time(rng));
+                if rng.percent(30) {
+                    select.start_after = Some(if rng.percent(50) {
+                        RowKey::Vertex(self.ids(rng)[0])
+                    } else {
+                        RowKey::Edge(self.keys(rng, known)[0])
+                    });
+                }
+                ClientRequest::Diff(select, most(rng))
+            }
             73..75 => ClientRequest::Applied(rng.number_below(20).to_be_bytes().to_vec()),
             75..100 => {
                 let mut chain = traversal(&self.graph, rng);

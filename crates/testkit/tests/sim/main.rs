@@ -6,7 +6,9 @@
     reason = "everything here is a test; figures of what was played are for people"
 )]
 
+use esker_cluster::node::PAGE_ROWS;
 use esker_testkit::sim::cluster::Subject;
+use esker_testkit::sim::differences;
 use esker_testkit::sim::faulty_engine::EngineFault;
 use esker_testkit::sim::moving::MoveStats;
 use esker_testkit::sim::names;
@@ -150,6 +152,52 @@ fn one_client_is_answered_about_files_as_by_one_engine() {
     }
     println!("{splits} directories had split, {rows} rows, {tables} tables read");
     assert!(splits > 40 && rows > 400, "runs that do nothing");
+}
+
+/// Servers send differences in pages, which the receiving server merges.
+#[test]
+fn differences_in_pages_are_those_of_one_engine() {
+    let graph = WorkloadGraph::new(1).graph;
+    let mut applied = 0;
+    for servers in [1, 2, 5] {
+        for (seed, page_rows) in (0..24).zip([1, 2, 7, PAGE_ROWS].into_iter().cycle()) {
+            let name = format!("differences, seed {seed}, {servers} servers, pages of {page_rows}");
+            applied += explain(&name, &graph, 100, &|tracing| {
+                differences::run(seed, servers, page_rows, tracing)
+            })
+            .applied;
+        }
+    }
+    assert!(applied > 1_000, "runs that do nothing: {applied}");
+}
+
+/// All differences of a server were once one message, and each was looked up by itself for a limited principal.
+#[test]
+fn differences_are_sent_and_looked_up_in_pages() {
+    let all = differences::measure((2_000, 10), 200, false, usize::MAX).unwrap();
+    println!("{} messages, {} pages", all.messages, all.pages.len());
+    assert_eq!(all.differences, 6_000 - 500);
+    assert!(all.pages.iter().all(|p| p.rows <= 200), "{:?}", all.pages);
+    assert!(all.messages < 100, "{} messages", all.messages);
+    let seen = differences::measure((2_000, 10), 200, true, usize::MAX).unwrap();
+    println!("{} messages for a limited principal", seen.messages);
+    // Half of the objects are hidden, and with them the edges to them.
+    assert!(
+        seen.differences > 3_000 && seen.differences < 4_500,
+        "{seen:?}"
+    );
+    assert!(seen.messages < 300, "{} messages", seen.messages);
+    // A client that stops gets no more than the first pages.
+    let some = differences::measure((2_000, 10), 200, true, 5).unwrap();
+    assert_eq!((some.differences, some.pages.len()), (5, 1), "{some:?}");
+    // Large rows end a page before its number of rows does.
+    let large = differences::measure((100, 100_000), PAGE_ROWS, false, usize::MAX).unwrap();
+    let largest = large.pages.iter().map(|p| p.bytes).max();
+    assert!(
+        large.pages.len() > 3 && largest < Some(2 << 20),
+        "{:?}",
+        large.pages
+    );
 }
 
 #[test]

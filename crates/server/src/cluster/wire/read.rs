@@ -70,10 +70,9 @@ pub(super) fn read_out(read: Read) -> PeerMessage {
             })
         }
         Read::Counts => PeerMessage::Counts(proto::CountsRequest {}),
-        Read::Diff { before, after } => PeerMessage::Diff(proto::DiffRequest {
-            before: before.0,
-            after: after.0,
-        }),
+        Read::Diff { select, limit } => {
+            PeerMessage::Diff(convert::diff_select_out(&select, limit.into()))
+        }
         Read::Applied { idempotency_key } => PeerMessage::Applied(proto::AppliedRequest {
             once: idempotency_key,
         }),
@@ -131,8 +130,8 @@ pub(super) fn read_in(asked: PeerMessage) -> Decoded<Read> {
         },
         PeerMessage::Counts(_) => Read::Counts,
         PeerMessage::Diff(m) => Read::Diff {
-            before: Version(m.before),
-            after: Version(m.after),
+            select: convert::diff_select_in(&m).at("diff")?,
+            limit: u32::try_from(m.limit).unwrap_or(u32::MAX),
         },
         PeerMessage::Applied(m) => Read::Applied {
             idempotency_key: m.once,
@@ -208,11 +207,12 @@ pub(super) fn response_out(response: Response) -> Outcome {
             split: split.iter().map(convert::degree_out).collect(),
         }),
         Response::Counts(counts) => Outcome::Counts(convert::counts_out(&counts)),
-        Response::Diff(differences) => Outcome::Diff(proto::DiffReply {
+        Response::Diff { differences, more } => Outcome::Diff(proto::PeerDiff {
             differences: differences
                 .iter()
                 .map(|d| convert::difference_out(d, FORM))
                 .collect(),
+            more,
         }),
         Response::Applied(applied) => Outcome::Applied(proto::AppliedReply { applied }),
         // `super` handles the other responses.
@@ -266,11 +266,10 @@ pub(super) fn response_in(outcome: Outcome) -> Decoded<Response> {
             split: list(m.split, "top_degrees.split", convert::degree_in)?,
         },
         Outcome::Counts(m) => Response::Counts(convert::counts_in(m).at("counts")?),
-        Outcome::Diff(m) => Response::Diff(list(
-            m.differences,
-            "diff.differences",
-            convert::difference_in,
-        )?),
+        Outcome::Diff(m) => Response::Diff {
+            differences: list(m.differences, "diff.differences", convert::difference_in)?,
+            more: m.more,
+        },
         Outcome::Applied(m) => Response::Applied(m.applied),
         _ => return Err(unexpected_message("outcome")),
     })

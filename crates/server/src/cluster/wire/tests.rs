@@ -7,12 +7,13 @@
 
 use super::*;
 use esker_cluster::peer::*;
+use esker_model::key::RowKey;
 use esker_model::object::{Identity, ObjectId, Principal};
 use esker_model::record::UserAttribute;
 use esker_model::traversal::{Budget, StopReason, Strategy as Engine};
 use esker_model::{
-    AttributeDefinition, Batch, Commit, Counts, Degree, Difference, Edge, EdgeEvent, EdgeKey,
-    EdgeSelect, EdgeTypeId, Mutation, Op, Properties, SchemaChange, Traversal, ValueKind,
+    AttributeDefinition, Batch, Commit, Counts, Degree, DiffSelect, Difference, Edge, EdgeEvent,
+    EdgeKey, EdgeSelect, EdgeTypeId, Mutation, Op, Properties, SchemaChange, Traversal, ValueKind,
     VersionRange, Versions, Vertex, VertexChange, VertexEvent, VertexRef, VertexSelect,
     VertexTypeId,
 };
@@ -297,9 +298,22 @@ fn read() -> impl Strategy<Value = Read> {
             limit
         }),
         Just(Read::Counts),
-        (version(), version()).prop_map(|(before, after)| Read::Diff { before, after }),
+        (version(), version(), option::of(row_key()), any::<u32>()).prop_map(
+            |(before, after, start_after, limit)| Read::Diff {
+                select: DiffSelect {
+                    before,
+                    after,
+                    start_after
+                },
+                limit,
+            }
+        ),
         vec(any::<u8>(), 0..5).prop_map(|idempotency_key| Read::Applied { idempotency_key }),
     ]
+}
+
+fn row_key() -> impl Strategy<Value = RowKey> {
+    prop_oneof![id().prop_map(RowKey::Vertex), key().prop_map(RowKey::Edge)]
 }
 
 fn travel_id() -> impl Strategy<Value = TraversalId> {
@@ -623,11 +637,16 @@ fn response() -> impl Strategy<Value = Response> {
             vertices: all.iter().map(|(t, n)| (VertexTypeId(*t), *n)).collect(),
             edges: all.iter().map(|(t, n)| (EdgeTypeId(*t), *n)).collect(),
         })),
-        (option::of(vertex()), option::of(edge())).prop_map(|(vertex, edge)| Response::Diff(vec![
-            Difference::Vertex(vertex.clone(), None),
-            Difference::Vertex(None, vertex),
-            Difference::Edge(edge, None),
-        ])),
+        (option::of(vertex()), option::of(edge()), any::<bool>()).prop_map(
+            |(vertex, edge, more)| Response::Diff {
+                differences: vec![
+                    Difference::Vertex(vertex.clone(), None),
+                    Difference::Vertex(None, vertex),
+                    Difference::Edge(edge, None),
+                ],
+                more,
+            }
+        ),
     ];
     prop_oneof![transactions, reads]
 }

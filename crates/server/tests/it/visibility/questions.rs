@@ -9,7 +9,8 @@ use esker_model::namespace::{NamePath, Namespace as _, resolve};
 use esker_model::object::{Find, ObjectRead as _};
 use esker_model::traversal::Budget;
 use esker_model::{
-    GraphRead as _, NeverCancel, Traversal, Version, VersionRange, VertexName, VertexSelect,
+    DiffSelect, GraphRead as _, NeverCancel, Traversal, Version, VersionRange, VertexName,
+    VertexSelect,
 };
 use std::fmt::Write as _;
 use std::ops::ControlFlow;
@@ -254,7 +255,7 @@ pub(super) fn told(database: &Database, history: &History) -> Vec<(String, Strin
     let mut differences = Vec::new();
     let (before, after) = (Version::new(BEGIN + STEP * 50, 0), Version::MAX);
     theirs
-        .diff(before, after, &mut |d| {
+        .diff(&DiffSelect::between(before, after), &mut |d| {
             differences.push(format!("{d:?}"));
             ControlFlow::Continue(())
         })

@@ -7,7 +7,9 @@ use crate::compare::travelled;
 use crate::model::GraphModel;
 use crate::sim::client::Record;
 use crate::sim::request::{ClientRequest, ClientResponse};
-use esker_model::{Edge, EdgeSelect, Traversal, Version, VersionRange, Versions, VertexSelect};
+use esker_model::{
+    DiffSelect, Edge, EdgeSelect, Traversal, Version, VersionRange, Versions, VertexSelect,
+};
 
 /// Records every response that no version explains.
 pub fn check(order: &Order, records: &[Record], findings: &mut Findings) {
@@ -147,8 +149,14 @@ pub fn is_as_of(
         (ClientRequest::EdgeHistory(key, range), ClientResponse::EdgeHistory(got)) => {
             same(got, &model.edge_history(*key, up_to(*range, time)))
         }
-        (ClientRequest::Diff(before, after), ClientResponse::Diff(got)) => {
-            same(got, &model.diff(at(*before, time), at(*after, time)))
+        (ClientRequest::Diff(select, most), ClientResponse::Diff(got)) => {
+            let mut wanted = model.diff(&DiffSelect {
+                before: at(select.before, time),
+                after: at(select.after, time),
+                ..*select
+            });
+            wanted.truncate(*most);
+            same(got, &wanted)
         }
         (ClientRequest::Travel(chain, _), ClientResponse::Travel(result)) => {
             let chain = as_of_then(chain, at(result.as_of, time));

@@ -69,6 +69,8 @@ pub struct Shape {
     pub placement: Kind,
     /// Split threshold of partitions.
     pub threshold: u64,
+    /// Largest number of rows in a page between servers.
+    pub page_rows: u32,
     /// Largest offset of clocks in milliseconds.
     pub skew: u64,
     /// Delays and timeouts of messages.
@@ -338,6 +340,7 @@ impl Cluster {
             placement: self.shape.placement,
             threshold: self.shape.threshold,
             directory_threshold: self.shape.threshold,
+            page_rows: self.shape.page_rows,
             table_min_rows: self.shape.share.map_or(0, |share| share.least),
             replay_millis: 0,
             epoch,

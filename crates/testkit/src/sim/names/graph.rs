@@ -6,13 +6,14 @@ use crate::sim::blocking_client::BlockingClient;
 use crate::sim::names::NamespaceResponse;
 use crate::sim::request::{ClientRequest, ClientResponse};
 use esker_engine::{Engine, View};
+use esker_model::key::RowKey;
 use esker_model::namespace::{Call, Kind, NamePath, Namespace as _};
 use esker_model::object::Principal;
 use esker_model::traversal::Budget;
 use esker_model::{
-    Batch, EdgeSelect, Error, Flow, GraphRead as _, GraphWrite as _, Mutation, NeverCancel, Op,
-    Properties, Schema, Traversal, Value, Version, Versions, Vertex, VertexId, VertexName,
-    VertexRef, VertexSelect,
+    Batch, DiffSelect, Difference, EdgeSelect, Error, Flow, GraphRead as _, GraphWrite as _,
+    Mutation, NeverCancel, Op, Properties, Schema, Traversal, Value, Version, Versions, Vertex,
+    VertexId, VertexName, VertexRef, VertexSelect,
 };
 
 /// A vertex without what depends on the time of changes.
@@ -195,7 +196,54 @@ impl ClusterAndEngine<'_> {
                 ));
             }
         }
-        self.compare_edges(principal, &schema)
+        self.compare_edges(principal, &schema)?;
+        self.compare_differences(principal, &schema)
+    }
+
+    /// Compares all that has appeared since the beginning; identities and versions differ between the two.
+    fn compare_differences(&self, principal: &Principal, schema: &Schema) -> Result<(), String> {
+        let select = DiffSelect::between(Version::ZERO, Version::MAX);
+        let mut expected = Vec::new();
+        View::new(self.model, Some(principal))
+            .diff(&select, &mut |difference| {
+                expected.push(difference);
+                Flow::Continue(())
+            })
+            .map_err(text)?;
+        let response = self.call_as(principal, ClientRequest::Diff(select, usize::MAX))?;
+        let ClientResponse::Diff(got) = response else {
+            return Err(format!("an answer to something else: {response:?}"));
+        };
+        let vertices = |all: &[Difference]| {
+            let vertex = |d: &Difference| match d {
+                Difference::Vertex(_, after) => after.as_ref().map(|v| shape(v, schema)),
+                Difference::Edge(..) => None,
+            };
+            let mut all: Vec<String> = all.iter().map(|d| format!("{:?}", vertex(d))).collect();
+            all.sort();
+            all
+        };
+        let ends = |all: &[Difference]| -> Vec<VertexId> {
+            let end = |d: &Difference| match d.key() {
+                Some(RowKey::Edge(edge)) => Some(edge.destination),
+                _ => None,
+            };
+            all.iter().filter_map(end).collect()
+        };
+        let (here, there) = (
+            (
+                vertices(&expected),
+                self.names_here(&ends(&expected), schema)?,
+            ),
+            (vertices(&got), self.names_there(&ends(&got), schema)?),
+        );
+        if there != here {
+            return Err(format!(
+                "user {}: differences are {there:#?}, expected {here:#?}",
+                principal.uid
+            ));
+        }
+        Ok(())
     }
 
     fn compare_edges(&self, principal: &Principal, schema: &Schema) -> Result<(), String> {

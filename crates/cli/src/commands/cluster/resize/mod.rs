@@ -7,7 +7,7 @@ mod folders;
 
 use super::{io_failure, up_process};
 use crate::args::ClusterResizeArgs;
-use esker_cluster::node::{SERVERS_MAX, Settings, deliver_decisions};
+use esker_cluster::node::{PAGE_ROWS, SERVERS_MAX, Settings, deliver_decisions};
 use esker_cluster::{Loading, Plan, Resize, ServerContents, ServerId};
 use esker_model::{Counts, GraphRead as _, Version};
 use esker_server::{ClusterConfig, Switch};
@@ -219,6 +219,7 @@ fn create_databases(
             directory_threshold: config.directory_threshold,
             // No partition splits while the servers are stopped.
             table_min_rows: config.shared_least,
+            page_rows: PAGE_ROWS,
             replay_millis: 0,
             epoch: 0,
         };
