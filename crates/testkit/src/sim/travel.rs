@@ -14,6 +14,7 @@ use crate::reads::Reads as _;
 use crate::rng::Rng;
 use crate::test_graph::{NAMES, TestGraph};
 use esker_cluster::Kind;
+use esker_cluster::node::PAGE_ROWS;
 use esker_model::traversal::{Budget, StopReason, Strategy, TravelResult};
 use esker_model::{Batch, Mutation, Op, Properties, Traversal, Version};
 use esker_store::Durability;
@@ -117,6 +118,7 @@ fn subjects(seed: u64, rng: &mut Rng) -> Result<Vec<Subjected>, String> {
         windows: false,
         share: None,
         pause_max: 20_000,
+        page_rows: *rng.pick(&[1, 3, 20, PAGE_ROWS]),
         processes: 0,
         unfenced: false,
     };
