@@ -142,12 +142,7 @@ pub fn newest_seen(request: &ClientRequest, response: &ClientResponse) -> Versio
     match (request, response) {
         (ClientRequest::Travel(chain, _), ClientResponse::Travel(result)) => {
             let now = chain.versions.is_none() && chain.as_of.is_none_or(|t| t == Version::MAX);
-            // An embedded engine does not report the version of the present.
-            if now && result.as_of < Version::MAX {
-                result.as_of
-            } else {
-                Version::ZERO
-            }
+            if now { result.as_of } else { Version::ZERO }
         }
         _ => response.newest(),
     }

@@ -48,6 +48,8 @@ fn explained(
         && chain.as_of.is_none_or(|t| t == Version::MAX)
         && chain.versions.is_none()
         && result.as_of < record.seen
+        // A batch without effect has a version, too, of which an engine that is alone keeps nothing.
+        && model.versions().iter().any(|v| *v > result.as_of && *v <= record.seen)
     {
         return Err(format!(
             "client {} had seen {:?} and was shown {:?}: {:?}",
