@@ -23,7 +23,7 @@ LIMITS = {
     "cli": 19,
     "cluster": 29,
     "console": 2,
-    "engine": 25,
+    "engine": 17,
     "esker": 32,
     "etcd": 2,
     "import": 16,

@@ -39,9 +39,10 @@ pub use engine::Engine;
 pub use export::{DatabaseMeta, RowSubject, row_subject};
 pub use feed::{FeedChanges, FeedMark, Touched};
 pub use names::{
-    ChangePlan, DirectorySums, EntryChange, FileVisibility, IngestedRows, LEASE_MAX, LocalOutcome,
-    LocalStop, MaybeFile, NamesChange, NamesListener, Need, PlannedRow, RawEntry, RemoteData,
-    RowLocation, RowPlacement, RunResult, path_of, show_tags, sums_of,
+    ChangePlan, DirectorySums, DirectoryUsage, EntriesFrom, EntriesPage, EntryChange,
+    FileVisibility, IngestedRows, LEASE_MAX, ListCursor, LocalOutcome, LocalStop, MaybeFile,
+    NamesChange, NamesListener, NamesReader, Need, PartialNamespace, PlannedRow, RawEntry,
+    RemoteData, RowLocation, RowPlacement, RunResult, UsageTree, show_tags, sums_of,
 };
 pub use settings::{
     BulkReport, CheckOptions, CheckReport, CompactReport, Problem, Settings, Stats,

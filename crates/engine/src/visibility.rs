@@ -8,18 +8,19 @@
 
 use crate::Engine;
 use crate::filtered_stats;
+use crate::names::CommittedRows;
 use crate::names::vertex_paths::{FileState, VertexPaths};
-use crate::names::{CommittedRows, file_kind};
 use crate::read::{read_vertex, vertex_record};
 use crate::traverse;
 use esker_model::namespace::Inode;
 use esker_model::object::{ObjectId, Principal};
+use esker_model::record::VertexRecord;
 use esker_model::traversal::{Budget, TravelResult};
-use esker_model::visibility::{Access, READ};
+use esker_model::visibility::{Access, ItemAccess, sees};
 use esker_model::{
     Cancel, Counts, Degree, DiffSelect, Difference, Edge, EdgeEvent, EdgeKey, EdgeSelect,
-    EdgeTypeId, Flow, GraphRead, Properties, Result, Schema, Traversal, Version, VersionRange,
-    Vertex, VertexEvent, VertexId, VertexSelect, VertexTypeId,
+    EdgeTypeId, Flow, GraphRead, Result, Schema, Traversal, Version, VersionRange, Vertex,
+    VertexEvent, VertexId, VertexSelect, VertexTypeId,
 };
 use esker_store::Snapshot;
 use std::cell::RefCell;
@@ -58,67 +59,57 @@ impl Visibility<'_> {
         self.principal
     }
 
-    /// Whether the principal sees a vertex with this type, key and attributes.
-    fn sees(
-        &self,
-        id: VertexId,
-        type_id: VertexTypeId,
-        key: &str,
-        own: &Properties,
-    ) -> Result<bool> {
-        let Some(principal) = self.principal else {
+    /// Whether the principal sees a vertex that is not an object, given its type and key if it exists.
+    fn sees_other(&self, id: VertexId, vertex: Option<(VertexTypeId, &str)>) -> Result<bool> {
+        self.remember(id, || {
+            let state = self.paths.state(self.schema, id, vertex)?;
+            Ok(state.shows(self.principal))
+        })
+    }
+
+    fn remember(&self, id: VertexId, decide: impl FnOnce() -> Result<bool>) -> Result<bool> {
+        if !self.hides() {
             return Ok(true);
-        };
+        }
         if let Some(seen) = self.seen.borrow().get(&id) {
             return Ok(*seen);
         }
-        let seen = if ObjectId::of_vertex(id).is_some() {
-            Access::of_attributes(own).allows(Some(principal), READ)
-        } else {
-            match file_kind(self.schema, type_id) {
-                None => true,
-                Some(kind) => self.paths.of(id, kind, key)?.shows(self.principal),
-            }
-        };
-        self.remember(id, seen);
-        Ok(seen)
-    }
-
-    fn remember(&self, id: VertexId, seen: bool) {
+        let seen = decide()?;
         let mut all = self.seen.borrow_mut();
         if all.len() >= REMEMBERED_MAX {
             all.clear();
         }
         all.insert(id, seen);
+        Ok(seen)
     }
 
     /// Whether the principal sees a vertex, given its id alone.
     pub(crate) fn sees_id(&self, id: VertexId) -> Result<bool> {
-        let Some(principal) = self.principal else {
-            return Ok(true);
-        };
-        if let Some(seen) = self.seen.borrow().get(&id) {
-            return Ok(*seen);
-        }
-        let record = vertex_record(self.read, id)?;
-        let seen = match record {
-            Some(record) if record.deleted && ObjectId::of_vertex(id).is_some() => {
+        self.remember(id, || {
+            let record = vertex_record(self.read, id)?;
+            if ObjectId::of_vertex(id).is_some() {
+                return Ok(sees(self.principal, self.object(id, record)?));
+            }
+            let vertex = record.as_ref().map(|r| (r.type_id, r.key.as_str()));
+            let state = self.paths.state(self.schema, id, vertex)?;
+            Ok(state.shows(self.principal))
+        })
+    }
+
+    /// Returns what decides who may see an object.
+    fn object(&self, id: VertexId, record: Option<VertexRecord>) -> Result<ItemAccess> {
+        let attributes = match record {
+            None => return Ok(ItemAccess::Vertex),
+            Some(record) if record.deleted => {
                 // The record of a deleted object no longer has its mode; read the version before.
                 let before = Version(record.static_version.0.saturating_sub(1));
-                read_vertex(self.read, id, before)?.is_some_and(|v| {
-                    Access::of_attributes(&v.attributes).allows(Some(principal), READ)
-                })
+                read_vertex(self.read, id, before)?.map(|v| v.attributes)
             }
-            Some(record) => {
-                return self.sees(id, record.type_id, &record.key, &record.attributes);
-            }
-            None => {
-                let known = self.paths.by_location_record(id)?;
-                known.is_none_or(|known| known.shows(self.principal))
-            }
+            Some(record) => Some(record.attributes),
         };
-        self.remember(id, seen);
-        Ok(seen)
+        Ok(ItemAccess::Object(
+            attributes.as_ref().map(Access::of_attributes),
+        ))
     }
 
     fn sees_edge(&self, key: &EdgeKey) -> Result<bool> {
@@ -130,17 +121,14 @@ impl Visibility<'_> {
         if ObjectId::of_vertex(vertex.id).is_some() {
             return self.sees_id(vertex.id);
         }
-        self.sees(vertex.id, vertex.type_id, &vertex.key, &vertex.attributes)
+        self.sees_other(vertex.id, Some((vertex.type_id, &vertex.key)))
     }
 
     /// Replaces the key of a file's vertex by its present path.
     pub(crate) fn name(&self, vertex: &mut Vertex) -> Result<()> {
-        if let Some(kind) = file_kind(self.schema, vertex.type_id)
-            && let Some(key) = self
-                .paths
-                .of(vertex.id, kind, &vertex.key)?
-                .key(self.principal)
-        {
+        let of = Some((vertex.type_id, vertex.key.as_str()));
+        let state = self.paths.state(self.schema, vertex.id, of)?;
+        if let Some(key) = state.key(self.principal) {
             vertex.key = key;
         }
         Ok(())
@@ -188,13 +176,13 @@ impl Engine {
                 let Some(visibility) = visibility else {
                     return Ok(None);
                 };
-                let Some(kind) = file_kind(visibility.schema, vertex.type_id) else {
-                    return Ok(None);
-                };
-                Ok(match visibility.paths.of(vertex.id, kind, &vertex.key)? {
-                    FileState::Live(place) => Some(place.into_inode()),
-                    FileState::Unknown | FileState::Gone(_) | FileState::Inconsistent => None,
-                })
+                let of = Some((vertex.type_id, vertex.key.as_str()));
+                Ok(
+                    match visibility.paths.state(visibility.schema, vertex.id, of)? {
+                        FileState::Live(place) => Some(place.into_inode()),
+                        FileState::Unknown | FileState::Gone(_) | FileState::Inconsistent => None,
+                    },
+                )
             };
             vertices.iter().map(of).collect()
         })

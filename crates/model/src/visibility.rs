@@ -7,8 +7,10 @@
 //! ([`Access::of_file`]), RDF graphs in the graph `urn:esker:rights`. [`Access::allows`] decides for all of them: the
 //! first of the classes owner, group and others that the principal belongs to counts, as for files (POSIX.1-2017, 4.5).
 //!
-//! A file must be reachable as well: each directory on the path of one of its names must let the principal search it.
-//! Vertices that are neither objects nor files are visible to everybody.
+//! [`sees`] decides what a principal may see of the graph: the engine, a cluster's servers and searches over columns of
+//! objects only gather what is stored of an [`ItemAccess`]. A file must be reachable as well: each directory on the path of
+//! one of its names must let the principal search it. Vertices that are neither objects nor files are visible to
+//! everybody.
 
 use crate::namespace::{Inode, Kind};
 use crate::object::{MODE_DEFAULT, Principal};
@@ -88,6 +90,35 @@ impl Access {
     }
 }
 
+/// Stored facts of an item that decide who may see it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ItemAccess {
+    /// A vertex that is neither an object nor a file, or an id of which nothing is stored.
+    Vertex,
+    /// An object, or a deleted one as it was last; `None` if that is not known.
+    Object(Option<Access>),
+    /// A file, or a removed one as it was last.
+    File {
+        /// Access to the file itself; `None` if rows contradict each other.
+        access: Option<Access>,
+        /// Whether the principal may search all directories on the path of one of its names.
+        reachable: bool,
+    },
+}
+
+/// Whether the principal may see an item. Of an item whose access is unknown only those see anything who see all.
+pub fn sees(principal: Option<&Principal>, item: ItemAccess) -> bool {
+    let Some(principal) = Principal::limited(principal) else {
+        return true;
+    };
+    let reads = |access: Option<Access>| access.is_some_and(|a| a.allows(Some(principal), READ));
+    match item {
+        ItemAccess::Vertex => true,
+        ItemAccess::Object(access) => reads(access),
+        ItemAccess::File { access, reachable } => reachable && reads(access),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -114,6 +145,27 @@ mod tests {
             let access = Access::new(Some(owner), group, Some(mode));
             assert_eq!(access.allows(Some(&ada), bits), expected, "{access:?}");
             assert!(access.allows(None, bits) && access.allows(Some(&principal(0, &[])), bits));
+        }
+    }
+
+    #[test]
+    fn items_of_unknown_access_are_hidden() {
+        let (ada, root) = (principal(7, &[8]), principal(0, &[]));
+        let open = Access::new(Some(9), None, Some(0o004));
+        let closed = Access::new(Some(9), None, Some(0o060));
+        let file = |access, reachable| ItemAccess::File { access, reachable };
+        for (item, expected) in [
+            (ItemAccess::Vertex, true),
+            (ItemAccess::Object(Some(open)), true),
+            (ItemAccess::Object(Some(closed)), false),
+            (ItemAccess::Object(None), false),
+            (file(Some(open), true), true),
+            (file(Some(open), false), false),
+            (file(Some(closed), true), false),
+            (file(None, true), false),
+        ] {
+            assert_eq!(sees(Some(&ada), item), expected, "{item:?}");
+            assert!(sees(None, item) && sees(Some(&root), item), "{item:?}");
         }
     }
 

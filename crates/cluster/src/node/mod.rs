@@ -174,7 +174,7 @@ impl Node {
                 map.servers().len()
             )));
         }
-        engine.set_distributed();
+        engine.partial_namespace().set_distributed();
         let (incarnation, mut state) = recover::load(&engine, &map, settings.epoch)?;
         let window = host.window();
         if let Some(window) = &window {

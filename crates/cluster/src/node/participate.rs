@@ -157,8 +157,8 @@ impl Node {
                 .filter_map(|row| Some((row.key.clone(), row.read?)))
                 .collect();
             if !self
-                .engine
-                .names_unchanged(names.epoch, &read, &names.empty)?
+                .own_names()
+                .is_unchanged(names.epoch, &read, &names.empty)?
             {
                 return Ok(false);
             }

@@ -7,9 +7,9 @@
 use super::Node;
 use super::hashed::{Map, Set};
 use super::names::cluster_flags::FILES;
-use esker_engine::{FileVisibility, MaybeFile, RemoteData};
+use esker_engine::{FileVisibility, MaybeFile, NamesReader, RemoteData};
 use esker_model::object::{ObjectId, Principal};
-use esker_model::visibility::{Access, READ};
+use esker_model::visibility::{Access, ItemAccess, sees};
 use esker_model::{Difference, Edge, EdgeKey, Result, Version, Vertex, VertexId};
 use futures_util::future::join_all;
 use std::collections::BTreeMap;
@@ -111,12 +111,9 @@ impl Node {
         for piece in of.chunks(LOOKUP_BATCH) {
             found.extend(
                 self.run_with_rows(&mut visibility.fetched, |view, fetched| {
-                    self.engine.file_visibility_distributed(
-                        principal.as_ref(),
-                        piece,
-                        view,
-                        fetched,
-                    )
+                    let visibility = |names: &NamesReader<'_>| names.visibility(piece);
+                    self.own_names()
+                        .read(principal.as_ref(), view, fetched, visibility)
                 })
                 .await?,
             );
@@ -144,19 +141,24 @@ impl Node {
             let mut vertices = self
                 .stored_vertices(piece, self.current_read_version())
                 .await?;
+            let is_deleted = |v: &Option<Vertex>| v.as_ref().is_some_and(|v| v.deleted);
+            let deleted: Vec<bool> = vertices.iter().map(is_deleted).collect();
             self.undelete_objects(&mut vertices).await?;
             let mut files = Vec::new();
-            for (id, vertex) in piece.iter().zip(vertices) {
+            for ((id, vertex), deleted) in piece.iter().zip(vertices).zip(deleted) {
                 if ObjectId::of_vertex(*id).is_some() {
-                    let seen = vertex.as_ref().is_none_or(|v| {
-                        Access::of_attributes(&v.attributes).allows(Some(&principal), READ)
-                    });
-                    visibility.known.insert(*id, seen);
+                    let item = match vertex {
+                        // The owner is unknown.
+                        None if deleted => ItemAccess::Object(None),
+                        None => ItemAccess::Vertex,
+                        Some(v) => ItemAccess::Object(Some(Access::of_attributes(&v.attributes))),
+                    };
+                    visibility.known.insert(*id, sees(Some(&principal), item));
                     continue;
                 }
                 let vertex = vertex.map(|v| (v.type_id, v.key));
                 match &vertex {
-                    Some((type_id, _)) if !self.engine.is_file_type(*type_id) => {
+                    Some((type_id, _)) if !self.own_names().is_file_type(*type_id) => {
                         visibility.known.insert(*id, true);
                     }
                     _ => files.push(MaybeFile { id: *id, vertex }),
@@ -192,7 +194,7 @@ impl Node {
                 if !visibility.sees(known.id) {
                     *vertex = None;
                 }
-            } else if self.engine.is_file_type(known.type_id) {
+            } else if self.own_names().is_file_type(known.type_id) {
                 indexes.push(index);
                 files.push(MaybeFile {
                     id: known.id,
@@ -295,7 +297,7 @@ impl Node {
                 .stored_vertices(piece, self.current_read_version())
                 .await?;
             let files = vertices.into_iter().flatten();
-            let files = files.filter(|v| self.engine.is_file_type(v.type_id));
+            let files = files.filter(|v| self.own_names().is_file_type(v.type_id));
             let files: Vec<MaybeFile> = files
                 .map(|v| MaybeFile {
                     id: v.id,

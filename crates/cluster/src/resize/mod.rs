@@ -238,7 +238,7 @@ impl<'a> Resize<'a> {
     /// Reads sums over files, and directories whose new files must not get ids from their paths: a cluster records
     /// each departed name by itself.
     fn learn_files(&mut self, source: &Engine) -> Result<()> {
-        for (counter, n) in source.names_counters()? {
+        for (counter, n) in source.partial_namespace().counters()? {
             let sum = self.space.entry(counter).or_default();
             *sum = match counter {
                 Counter::Space(_, Measure::Changed) => (*sum).max(n),

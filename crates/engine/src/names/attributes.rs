@@ -1,7 +1,7 @@
 //! Changes of the attributes and inline content of files.
 
+use super::inode_view::changed_by_entries;
 use super::open::OpenLocation;
-use super::read::changed_by_entries;
 use super::resolve::Reached;
 use super::rows::Found;
 use super::{NamesTxn, open, rows, space};
@@ -137,7 +137,7 @@ impl Txn<'_, '_> {
         if !inode.is_directory() {
             return Ok(inode);
         }
-        let changed = names.sum(self.overlay.store(), inode.id, Measure::Changed)?;
+        let changed = names.sum(inode.id, Measure::Changed)?;
         Ok(changed_by_entries(inode, changed))
     }
 

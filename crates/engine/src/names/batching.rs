@@ -1,6 +1,7 @@
 //! Entry points for changes of the namespace, of one caller or several, sent once or repeatedly.
 
 use super::dedup;
+use super::source::{LocalOutcome, RowSource};
 use crate::Engine;
 use crate::txn::{Producers, Writer, clone_error, lock_spinning, parse_idempotency_key};
 use esker_model::idempotency::ProducerKey;
@@ -61,24 +62,34 @@ impl Engine {
             changes,
             idempotency_key: None,
         };
-        self.change_one(&mut lock_spinning(&self.writer), set)
+        self.change_whole(&mut lock_spinning(&self.writer), set)
     }
 
-    fn change_one(&self, writer: &mut Writer, set: ChangeSet<'_>) -> Result<Outcomes> {
-        let mut all = self.change_names_locked(writer, std::slice::from_ref(&set))?;
+    /// Applies the changes of one caller.
+    pub(super) fn change_one(
+        &self,
+        writer: &mut Writer,
+        set: ChangeSet<'_>,
+        partial: Option<&dyn RowSource>,
+    ) -> Result<LocalOutcome> {
+        let mut all = self.change_names_locked(writer, std::slice::from_ref(&set), partial)?;
         all.pop().unwrap_or_else(|| Err(lost_changes()))
+    }
+
+    fn change_whole(&self, writer: &mut Writer, set: ChangeSet<'_>) -> Result<Outcomes> {
+        Ok(self.change_one(writer, set, None)?.answers)
     }
 
     /// Applies changes idempotently: a repeated set is not applied again, and gets the first response.
     pub fn change_once(&self, changes: &Changes) -> Result<Vec<Result<AppliedChange>>> {
-        self.change_one(&mut lock_spinning(&self.writer), changes.into())
+        self.change_whole(&mut lock_spinning(&self.writer), changes.into())
     }
 
     /// Applies changes idempotently if the write lock is free; `None` otherwise. For callers that must not block.
     pub fn try_change(&self, changes: &Changes) -> Option<Result<Vec<Result<AppliedChange>>>> {
         let mut writer = self.writer.try_lock().ok()?;
         // Queued batches take precedence.
-        (self.queued_batches() == 0).then(|| self.change_one(&mut writer, changes.into()))
+        (self.queued_batches() == 0).then(|| self.change_whole(&mut writer, changes.into()))
     }
 
     /// Applies the changes of several callers in one commit. The results are in the order of the callers.
@@ -89,20 +100,23 @@ impl Engine {
             // The rows of a subtree are bulk-loaded before its commit, which must contain no other change.
             let each = sets
                 .into_iter()
-                .map(|set| self.change_one(&mut writer, set));
+                .map(|set| self.change_whole(&mut writer, set));
             return each.collect();
         }
-        let done = self.change_names_locked(&mut writer, &sets);
+        let done = self.change_names_locked(&mut writer, &sets, None);
         if let Err(Error::Leased { .. }) = done
             && sets.len() > 1
         {
             // Only the sets that touch leased rows must wait.
             let each = sets
                 .into_iter()
-                .map(|set| self.change_one(&mut writer, set));
+                .map(|set| self.change_whole(&mut writer, set));
             return each.collect();
         }
-        done.unwrap_or_else(|e| all.iter().map(|_| Err(clone_error(&e))).collect())
+        match done {
+            Ok(done) => done.into_iter().map(|d| d.map(|d| d.answers)).collect(),
+            Err(e) => all.iter().map(|_| Err(clone_error(&e))).collect(),
+        }
     }
 
     /// Looks up the idempotency key of a set; decides whether the set must be applied.

@@ -2,7 +2,7 @@
 
 use super::NamesTxn;
 use super::directory::{Directory, Naming};
-use super::remote_rows::PartialStore;
+use super::inode_view::nanos;
 use super::resolve::{Reached, Resolver};
 use super::rows::{self, Found};
 use crate::txn::{Overlay, Txn};
@@ -38,13 +38,6 @@ impl NamedEntry {
     pub(super) fn linked(&self) -> bool {
         matches!(self.found.dentry.inode, DentryInode::Linked(_))
     }
-}
-
-/// The time of a version, in nanoseconds since 1970; unique for each version.
-pub(super) fn nanos(version: Version) -> i64 {
-    let millis = version.millis().cast_signed();
-    let logical = i64::from((version.0 & 0xFFFF) as u16);
-    millis.saturating_mul(1_000_000).saturating_add(logical)
 }
 
 impl Txn<'_, '_> {
@@ -99,7 +92,7 @@ impl Txn<'_, '_> {
             cached: names.cached_directories(),
             local: &names.local,
             filters: Some(&*names.filters),
-            epoch: names.partial.and_then(PartialStore::epoch),
+            epoch: names.source.epoch(),
         }
     }
 
@@ -161,8 +154,8 @@ impl Txn<'_, '_> {
         dentry: &Dentry,
     ) {
         names.filters.add(parent, hash);
-        if let Some(partial) = names.partial {
-            partial.note_put(parent, hash);
+        if !names.source.is_whole() {
+            names.put.push((parent, hash));
         }
         self.scratch.clear();
         dentry.encode(&mut self.scratch);
@@ -223,7 +216,7 @@ impl Txn<'_, '_> {
         directory: &Directory,
         hash: u64,
     ) -> Result<()> {
-        if names.partial.is_some() {
+        if !names.source.is_whole() {
             // Another engine may have the directory's own row.
             self.overlay
                 .put(Table::Names, removed_entry_key(directory.id, hash), []);
@@ -244,63 +237,39 @@ impl Txn<'_, '_> {
         Ok(())
     }
 
-    /// Decides how files in a directory get their ids.
+    /// Decides how files in a directory get their ids: if another directory owns the path, within this one.
     pub(super) fn naming(&mut self, names: &NamesTxn<'_>, directory: &Directory) -> Result<Naming> {
         if let Some(naming) = directory.naming.get() {
             return Ok(*naming);
         }
-        if names.partial.is_some() {
-            return self.naming_distributed(directory);
-        }
-        let place = rows::location_record(&*self.overlay, directory.id)?;
-        if place.is_some_and(|p| p.departed) {
+        let whole = names.source.is_whole();
+        if whole && rows::location_record(&*self.overlay, directory.id)?.is_some_and(|p| p.departed)
+        {
             directory.departed.store(true, Ordering::Release);
         }
         let key = path_named_key(id_at(Kind::Directory, &directory.path));
-        let mut owner = None;
-        self.overlay
-            .get_with(Table::Names, &key, &mut |row| owner = Some(row.to_vec()))?;
+        let owner = self.overlay.get(Table::Names, &key)?;
+        let owner = owner.map(|id| VertexId(id.as_slice().try_into().unwrap_or_default()));
         let naming = match owner {
-            Some(owner) if owner == directory.id.0 => Naming::Path,
-            Some(owner) => {
-                let owner = VertexId(owner.as_slice().try_into().unwrap_or_default());
-                let deleted =
-                    rows::location_record(&*self.overlay, owner)?.is_none_or(|p| p.deleted);
-                if deleted {
-                    // All files that were in it have left it, and each of them has a location record.
-                    self.overlay.put(Table::Names, key, directory.id.0);
-                    self.record_departure(names, directory, 0)?;
-                    Naming::Path
-                } else {
-                    Naming::Within
-                }
-            }
             None => {
                 self.overlay.put(Table::Names, key, directory.id.0);
                 Naming::Path
             }
+            Some(owner) if owner == directory.id => Naming::Path,
+            // Each file that left a directory has a location record if all rows are here. So the path of a removed
+            // directory can be taken over once all files have left it.
+            Some(owner)
+                if whole
+                    && rows::location_record(&*self.overlay, owner)?.is_none_or(|p| p.deleted) =>
+            {
+                self.overlay.put(Table::Names, key, directory.id.0);
+                self.record_departure(names, directory, 0)?;
+                Naming::Path
+            }
+            Some(_) => Naming::Within,
         };
-        let _ = directory.naming.set(naming);
-        Ok(naming)
-    }
-
-    /// Decides the same in a distributed namespace: if another directory owns the path, files get ids within this one.
-    fn naming_distributed(&mut self, directory: &Directory) -> Result<Naming> {
-        let key = path_named_key(id_at(Kind::Directory, &directory.path));
-        let mut owner = None;
-        self.overlay
-            .get_with(Table::Names, &key, &mut |row| owner = Some(row.to_vec()))?;
-        let Some(owner) = owner else {
-            // The ownership takes effect with the commit.
-            self.overlay.put(Table::Names, key, directory.id.0);
-            return Ok(Naming::Path);
-        };
-        let naming = if owner == directory.id.0 {
-            Naming::Path
-        } else {
-            Naming::Within
-        };
-        if !self.overlay.wrote(Table::Names, &key) {
+        // On one engine of several, a new owner of a path is known only once this is committed.
+        if whole || !self.overlay.wrote(Table::Names, &key) {
             let _ = directory.naming.set(naming);
         }
         Ok(naming)
@@ -336,7 +305,7 @@ impl Txn<'_, '_> {
             return Ok(within(self.version));
         }
         let id = parent.id_at(kind, name, hash);
-        if names.partial.is_some() && self.has_left(parent.id, hash)? {
+        if !names.source.is_whole() && self.has_left(parent.id, hash)? {
             return Ok(within(self.version));
         }
         let may_be_taken = kind == Kind::Directory || parent.departed.load(Ordering::Acquire);

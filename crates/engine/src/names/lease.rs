@@ -9,14 +9,12 @@
 //! No commit can come between a lease and its answer: the lease is granted first, then the answer is read. A commit in
 //! progress blocks leases in its slots until it has ended.
 
-use super::remote_rows::{RemoteData, RowLocation, RowPlacement, RunResult};
-use super::resolve::Reached;
 use crate::Engine;
 use crate::object::object_of;
 use crate::txn::lock;
 use esker_model::key;
-use esker_model::namespace::record::{DentryInode, dentries_prefix, dentry_key, is_dentry};
-use esker_model::namespace::{Inode, Kind, NamePath, Namespace as _, hash_of};
+use esker_model::namespace::record::is_dentry;
+use esker_model::namespace::{Inode, NamePath, Namespace as _};
 use esker_model::object::Principal;
 use esker_model::{Error, Result, VertexId};
 use esker_store::{Durability, Table, WriteBatch};
@@ -27,8 +25,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Present while leases may exist that no process remembers: their maximum duration in milliseconds.
 const LEASED_KEY: &[u8] = b"promised";
-/// Length of the common prefix of the keys of a directory's entries, in bytes.
-const PREFIX: usize = 17;
 /// Number of slots that rows are hashed into.
 const SLOTS: usize = 1 << 12;
 /// The longest lease, in milliseconds.
@@ -292,9 +288,8 @@ impl Engine {
         follow: bool,
     ) -> Result<(Inode, u32)> {
         let leased = if self.has_leases() {
-            let reached = self.reach(principal, |resolver| resolver.reach(path, follow));
-            let place = reached.ok().and_then(|reached| leasable(path, &reached));
-            place.map(|(id, entry)| {
+            let place = self.read_local(principal, |reader| reader.leasable(path, follow));
+            place.ok().flatten().map(|(id, entry)| {
                 let rows = [
                     (Table::Names, entry.as_slice()),
                     (Table::Rows, &key::vertex(id)),
@@ -313,7 +308,7 @@ impl Engine {
     }
 
     /// Leases rows and all directories on paths; returns the duration in milliseconds, or 0 if no lease was granted.
-    fn grant<'k>(&self, rows: impl Iterator<Item = (Table, &'k [u8])>) -> u32 {
+    pub(super) fn grant<'k>(&self, rows: impl Iterator<Item = (Table, &'k [u8])>) -> u32 {
         let mut slots: Vec<usize> = rows.filter_map(|(t, key)| slot_of(t, key)).collect();
         slots.sort_unstable();
         slots.dedup();
@@ -324,59 +319,6 @@ impl Engine {
         length.map_or(0, |length| u32::try_from(length / 1_000).unwrap_or(0))
     }
 
-    /// Leases one vertex, that of a file whose entry may be on another engine.
-    pub fn lease_vertex(&self, id: VertexId) -> u32 {
-        self.grant(std::iter::once((Table::Rows, &key::vertex(id)[..])))
-    }
-
-    /// Leases the entry at a path without symbolic links, if this engine has the entry; the lease also covers its move to another
-    /// engine. Returns its vertex, the key of its row and the duration.
-    pub fn lease_distributed(
-        &self,
-        principal: Option<&Principal>,
-        (path, follow): (&NamePath, bool),
-        placement: &dyn RowPlacement,
-        fetched: &RemoteData,
-    ) -> Result<RunResult<Option<(VertexId, Vec<u8>, u32)>>> {
-        self.with_partial_store(principal, placement, fetched, |resolver, _| {
-            let Some((id, entry)) = leasable(path, &resolver.reach(path, follow)?) else {
-                return Ok(None);
-            };
-            if placement.locate(&entry) != RowLocation::Local {
-                return Ok(None);
-            }
-            let directory = entry.get(..PREFIX).unwrap_or(&entry);
-            let rows = [(Table::Names, entry.as_slice()), (Table::Names, directory)];
-            let millis = self.grant(rows.into_iter());
-            Ok(Some((id, entry, millis)))
-        })
-    }
-
-    /// Returns the milliseconds until no lease remains on the given rows, vertices, entries of whole directories, or (`paths`) all
-    /// directories. If any remains, no lease is granted on them for a while, because a writer waits.
-    pub fn lease_millis_left(
-        &self,
-        rows: &[Vec<u8>],
-        vertices: &[VertexId],
-        directories: &[VertexId],
-        paths: bool,
-    ) -> u64 {
-        if !self.has_leases() {
-            return 0;
-        }
-        let vertices: Vec<[u8; 17]> = vertices.iter().map(|id| key::vertex(*id)).collect();
-        let directories: Vec<_> = directories.iter().map(|id| dentries_prefix(*id)).collect();
-        let rows = rows.iter().map(|key| (Table::Names, key.as_slice()));
-        let vertices = vertices.iter().map(|key| (Table::Rows, &key[..]));
-        let directories = directories.iter().map(|key| (Table::Names, &key[..]));
-        let all = rows.chain(vertices).chain(directories);
-        let clock = || self.clock.monotonic_micros();
-        match self.names.leases.begin(all, paths, clock) {
-            Err(Error::Leased { millis }) => millis,
-            _ => 0,
-        }
-    }
-
     /// [`Leases::begin`] for a change of unknown extent.
     pub(crate) fn begin_structural_change(&self) -> Result<Option<LeaseBlock<'_>>> {
         let clock = || self.clock.monotonic_micros();
@@ -384,24 +326,10 @@ impl Engine {
     }
 }
 
-/// The vertex and the row of the entry at a path without symbolic links, if its attributes can be leased: a file with one name
-/// that is neither a directory nor a symbolic link.
-fn leasable(path: &NamePath, reached: &Reached) -> Option<(VertexId, Vec<u8>)> {
-    let Reached::Entry(directory, name, Ok(found)) = reached else {
-        return None;
-    };
-    let DentryInode::Inline(inode) = &found.dentry.inode else {
-        return None;
-    };
-    let plain = !matches!(inode.kind(), Kind::Directory | Kind::Symlink) && inode.links == 1;
-    let straight = directory.path_of(name) == path.as_bytes();
-    let entry = dentry_key(directory.id, hash_of(name), 0);
-    (plain && straight).then(|| (found.dentry.id, entry.to_vec()))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use esker_model::namespace::record::dentry_key;
 
     const SECOND: u64 = 1_000_000;
 

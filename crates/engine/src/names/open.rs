@@ -5,8 +5,8 @@
 //! processes that have the file open change that record only.
 
 use super::directory::Directory;
-use super::read::present;
-use super::resolve::{Reached, Resolver};
+use super::inode_view::hide_unreadable;
+use super::resolve::{Reached, Resolver, present};
 use super::rows::{self, Found, NameRows, corrupt};
 use esker_model::namespace::record::{DentryInode, InodeHistory, inode_history_prefix};
 use esker_model::namespace::{
@@ -20,8 +20,6 @@ const READ: u32 = 4;
 const WRITE: u32 = 2;
 /// Maximum number of attempts to find a file that is being moved.
 const TRIES: u32 = 64;
-/// Message of the error for a file that was not found; reads of several snapshots try again.
-const MOVES: &str = "an open file was moved while it was looked for; try again";
 
 /// Location of an open file.
 pub(super) enum OpenLocation {
@@ -31,17 +29,6 @@ pub(super) enum OpenLocation {
     Entry(VertexId, Name, Box<Found>),
     /// The file was removed; this is its last state.
     Gone(Box<Inode>),
-}
-
-/// Whether a search failed because the file was being moved.
-pub(super) fn is_moved(e: &Error) -> bool {
-    matches!(e, Error::Unavailable(text) if text == MOVES)
-}
-
-/// Whether a file's content may be read, according to its handle or else to its mode.
-pub(super) fn readable(inode: &Inode, principal: Option<&Principal>, path: &NamePath) -> bool {
-    let granted = path.handle().map(|h| h.read);
-    granted.unwrap_or_else(|| inode.allows(principal, READ))
 }
 
 /// Refuses to change content unless the handle, or else the mode, allows it.
@@ -87,7 +74,8 @@ impl<R: NameRows + ?Sized> Resolver<'_, R> {
                 }
             }
         }
-        Err(Error::Unavailable(MOVES.into()))
+        let moves = "an open file was moved while it was looked for; try again";
+        Err(self.rows.torn(Error::Unavailable(moves.into())))
     }
 
     /// Returns the last state of a file without a location record: on a cluster, removal of many files writes only their past states.
@@ -155,7 +143,7 @@ fn stale(handle: &Handle) -> Error {
 }
 
 /// Opens a path with the checks of Linux (`do_open`, `may_open`), in the same order.
-pub(super) fn look<R: NameRows>(
+pub(super) fn look<R: NameRows + ?Sized>(
     resolver: &Resolver<'_, R>,
     path: &NamePath,
     how: Open,
@@ -219,7 +207,7 @@ pub(super) fn look<R: NameRows>(
 
 /// Opens a file by its id on behalf of the owner, who could change its mode anyway. So the creator of a file can open it,
 /// regardless of its mode and its present location.
-fn reopen<R: NameRows>(
+fn reopen<R: NameRows + ?Sized>(
     resolver: &Resolver<'_, R>,
     path: &NamePath,
     handle: &Handle,
@@ -248,9 +236,9 @@ fn reopen<R: NameRows>(
     Ok(found(resolver, &handle, inode))
 }
 
-fn found<R>(resolver: &Resolver<'_, R>, handle: &Handle, inode: Inode) -> OpenLookup {
+fn found<R: ?Sized>(resolver: &Resolver<'_, R>, handle: &Handle, inode: Inode) -> OpenLookup {
     let path = handle.path();
-    let inode = super::read::hide_unreadable(resolver.principal, &path, inode);
+    let inode = hide_unreadable(resolver.principal, &path, inode);
     OpenLookup::Found(path, Box::new(inode))
 }
 

@@ -47,7 +47,7 @@ impl Txn<'_, '_> {
         if !named.inode.is_directory() {
             return Err(Errno::NotDirectory.at(path).into());
         }
-        if names.entries(self.overlay.store(), named.inode.id)? > 0 {
+        if names.entries(named.inode.id)? > 0 {
             return Err(Errno::NotEmpty.at(path).into());
         }
         let id = named.inode.id;
@@ -72,7 +72,7 @@ impl Txn<'_, '_> {
         self.remove_dentry(parent.id, &found)?;
         // A file that was never elsewhere needs no location record: its id is derived from its path, in the only directory that
         // derives ids from this path, and no entry of its hash has left that directory.
-        let plain = names.partial.is_some()
+        let plain = !names.source.is_whole()
             && !linked
             && !inode.is_directory()
             && inode.id == parent.id_at(inode.kind(), &name, found.hash)
@@ -147,21 +147,11 @@ impl Txn<'_, '_> {
             id: inode.id,
             type_id: self.schema.vertex_type_id(inode.kind().type_name())?,
         };
-        if let Some(partial) = names.partial {
-            let is_home = partial.is_home(inode.id);
-            if is_home && self.current_vertex(inode.id)?.is_none_or(|r| r.deleted) {
-                return Ok(false);
-            }
-            let known = partial.vertex(inode.id)?.is_some();
-            if known {
-                partial.change_vertex(Op::DeleteVertex { vertex });
-            }
-            return Ok(known);
+        let known = self.file_tags(names, inode.id)?.is_some();
+        if known {
+            self.change_file_vertex(names, vertex.id, Op::DeleteVertex { vertex })?;
         }
-        match self.delete_vertex(vertex, None) {
-            Err(Error::NoVertex { .. }) => Ok(false),
-            done => done.map(|()| true),
-        }
+        Ok(known)
     }
 
     pub(super) fn link(

@@ -96,9 +96,7 @@ impl Txn<'_, '_> {
             source.inode.demand(principal, 2, from.as_bytes())?;
         }
         if let Some(target) = target {
-            if target.inode.is_directory()
-                && names.entries(self.overlay.store(), target.inode.id)? > 0
-            {
+            if target.inode.is_directory() && names.entries(target.inode.id)? > 0 {
                 return Err(Errno::NotEmpty.at(to).into());
             }
             self.remove_name(names, target)?;

@@ -207,3 +207,20 @@ fn target(inode: Inode) -> Result<Vec<u8>> {
             .into()),
     }
 }
+
+/// Returns the present inode of a directory; the cache is accurate in permissions only.
+pub(super) fn present(
+    rows: &(impl NameRows + ?Sized),
+    directory: &Arc<Directory>,
+) -> Result<Inode> {
+    let Some(parent) = &directory.parent else {
+        return rows::root_inode(rows);
+    };
+    let Some((_, name)) = NamePath::parse(&directory.path)?.split() else {
+        return Ok(directory.inode.clone());
+    };
+    match rows::find(rows, parent.id, &name)? {
+        Ok(found) => rows::inode(rows, found.dentry),
+        Err(_) => Ok(directory.inode.clone()),
+    }
+}

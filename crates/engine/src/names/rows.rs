@@ -1,6 +1,5 @@
 //! Access to rows of table `names`, from the store or an overlay.
 
-use crate::txn::Overlay;
 use esker_model::namespace::record::{
     Dentry, DentryInode, LocationRecord, dentry_key, location_key,
 };
@@ -12,11 +11,11 @@ use esker_store::{Read, Table};
 pub(crate) trait NameRows {
     /// Calls `sink` with the value; returns whether there is one.
     fn row(&self, key: &[u8], sink: &mut dyn FnMut(&[u8])) -> Result<bool>;
-}
 
-impl NameRows for Overlay<'_> {
-    fn row(&self, key: &[u8], sink: &mut dyn FnMut(&[u8])) -> Result<bool> {
-        self.get_with(Table::Names, key, sink)
+    /// Returns the error for rows that contradict each other. Rows of several engines may belong to different states: then
+    /// the operation runs again.
+    fn torn(&self, error: Error) -> Error {
+        error
     }
 }
 
@@ -95,12 +94,14 @@ pub(crate) fn inode(rows: &(impl NameRows + ?Sized), dentry: Dentry) -> Result<I
         DentryInode::Inline(inode) => Ok(inode),
         DentryInode::Linked(_) => {
             let place = location_record(rows, dentry.id)?;
-            place.and_then(|p| p.inode).ok_or_else(|| Error::Store {
-                engine: "namespace",
-                message: format!(
-                    "file `{}` has several names, but no row says what it is; run `esker check`",
-                    dentry.name
-                ),
+            place.and_then(|p| p.inode).ok_or_else(|| {
+                rows.torn(Error::Store {
+                    engine: "namespace",
+                    message: format!(
+                        "file `{}` has several names, but no row says what it is; run `esker check`",
+                        dentry.name
+                    ),
+                })
             })
         }
     }

@@ -7,7 +7,7 @@ use super::NamesTxn;
 use crate::counts::{self, PendingCounters};
 use crate::txn::lock;
 use esker_model::key::{Counter, Measure, SpaceKey};
-use esker_model::namespace::{Inode, Kind, Name, Usage};
+use esker_model::namespace::{Inode, Kind, Name};
 use esker_model::{Result, VertexId};
 use esker_store::Store;
 use foldhash::fast::FixedState;
@@ -160,31 +160,18 @@ impl NamesTxn<'_> {
     }
 
     /// Returns a sum of a directory, including the changes of this commit.
-    pub(super) fn sum(
-        &self,
-        store: &dyn Store,
-        directory: VertexId,
-        measure: Measure,
-    ) -> Result<u64> {
+    pub(super) fn sum(&self, directory: VertexId, measure: Measure) -> Result<i64> {
         let counter = Counter::Space(SpaceKey::Directory(directory), measure);
-        if let Some(partial) = self.partial {
-            let sum = partial.sum(directory, measure)?.cast_signed();
-            let sum = counter.combine(sum, self.space.of(&counter));
-            return Ok(sum.max(0).cast_unsigned());
-        }
-        let change = lock(self.pending).change(&counter);
-        let change = counter.combine(change, self.space.of(&counter));
-        counts::apply(&counter, counts::read(store, &counter.encode())?, change)
+        let sum = self.source.sum(directory, measure)?;
+        Ok(counter.combine(sum, self.space.of(&counter)))
     }
 
     /// Returns the number of entries of a directory, including the changes of this commit.
-    pub(super) fn entries(&self, store: &dyn Store, directory: VertexId) -> Result<u64> {
-        if let Some(partial) = self.partial {
-            // Engines that have entries of the directory check again at commit.
-            partial.empty(directory);
-        }
-        let files = self.sum(store, directory, Measure::Files)?;
-        Ok(files + self.sum(store, directory, Measure::Directories)?)
+    pub(super) fn entries(&self, directory: VertexId) -> Result<i64> {
+        // Engines that have entries of the directory check again at commit.
+        self.source.require_empty(directory);
+        let files = self.sum(directory, Measure::Files)?;
+        Ok(files + self.sum(directory, Measure::Directories)?)
     }
 }
 
@@ -201,21 +188,6 @@ pub(crate) fn value(
         counts::read(store, &counter.encode())?,
         pending.change(&counter),
     )
-}
-
-/// Returns the sums of one key.
-pub(crate) fn usage(
-    store: &dyn Store,
-    pending: &Mutex<PendingCounters>,
-    key: SpaceKey,
-) -> Result<Usage> {
-    let of = |measure| value(store, pending, Counter::Space(key, measure));
-    Ok(Usage {
-        files: of(Measure::Files)?,
-        directories: of(Measure::Directories)?,
-        bytes: of(Measure::Bytes)?,
-        blocks: of(Measure::Blocks)?,
-    })
 }
 
 #[cfg(test)]

@@ -7,14 +7,22 @@ use super::rows::{self, NameRows};
 use esker_model::namespace::record::path_named_key;
 use esker_model::namespace::{Inode, Kind, Name, NamePath, display, id_at, root};
 use esker_model::object::Principal;
-use esker_model::visibility::{Access, READ, SEARCH};
-use esker_model::{Result, VertexId};
+use esker_model::visibility::{Access, ItemAccess, SEARCH, sees};
+use esker_model::{Result, Schema, VertexId, VertexTypeId};
 use std::cell::{OnceCell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
 
 /// Maximum depth of a directory; deeper chains indicate corruption.
 const DEPTH_MAX: usize = 1 << 16;
+
+/// The kind of file that vertices of a type represent: `File` includes all kinds but directories.
+pub(crate) fn file_kind(schema: &Schema, type_id: VertexTypeId) -> Option<Kind> {
+    let name = &schema.vertex_type(type_id)?.name;
+    [Kind::File, Kind::Directory]
+        .into_iter()
+        .find(|kind| kind.type_name() == name)
+}
 
 /// A directory with its ancestors.
 #[derive(Debug)]
@@ -51,10 +59,9 @@ pub(crate) struct FileLocation {
 }
 
 impl FileLocation {
-    /// Whether the principal may read the file: its mode bits allow it, and the principal can reach one of its names.
-    fn readable(&self, principal: Option<&Principal>) -> bool {
-        Access::of_file(&self.inode).allows(principal, READ)
-            && (self.names.is_empty() || self.names.iter().any(|(d, _)| d.open(principal)))
+    /// Whether the principal can reach one of the file's names.
+    fn reachable(&self, principal: Option<&Principal>) -> bool {
+        self.names.is_empty() || self.names.iter().any(|(d, _)| d.open(principal))
     }
 
     /// Returns the inode of the file.
@@ -109,13 +116,20 @@ pub(crate) enum FileState {
 }
 
 impl FileState {
-    /// Whether the vertex is visible to the principal: a file to those who may read it, or might when it was removed.
+    /// Whether the principal sees the vertex: a removed file as when it was removed.
     pub(crate) fn shows(&self, principal: Option<&Principal>) -> bool {
-        match self {
-            Self::Unknown => true,
-            Self::Inconsistent => Principal::limited(principal).is_none(),
-            Self::Live(place) | Self::Gone(place) => place.readable(principal),
-        }
+        let item = match self {
+            Self::Unknown => ItemAccess::Vertex,
+            Self::Inconsistent => ItemAccess::File {
+                access: None,
+                reachable: false,
+            },
+            Self::Live(place) | Self::Gone(place) => ItemAccess::File {
+                access: Some(Access::of_file(&place.inode)),
+                reachable: place.reachable(principal),
+            },
+        };
+        sees(principal, item)
     }
 
     /// Returns the present path as the key of the vertex, if it is a live file.
@@ -144,8 +158,24 @@ impl<'r, R: NameRows + ?Sized> VertexPaths<'r, R> {
         }
     }
 
+    /// Returns the state of any vertex as a file, given its type and key if it exists.
+    pub(crate) fn state(
+        &self,
+        schema: &Schema,
+        id: VertexId,
+        vertex: Option<(VertexTypeId, &str)>,
+    ) -> Result<FileState> {
+        match vertex {
+            Some((type_id, key)) => match file_kind(schema, type_id) {
+                Some(kind) => self.of(id, kind, key),
+                None => Ok(FileState::Unknown),
+            },
+            None => Ok(self.by_location_record(id)?.unwrap_or(FileState::Unknown)),
+        }
+    }
+
     /// Returns the state of a vertex as a file; `key` is the one that the vertex was created with.
-    pub(crate) fn of(&self, id: VertexId, kind: Kind, key: &str) -> Result<FileState> {
+    fn of(&self, id: VertexId, kind: Kind, key: &str) -> Result<FileState> {
         if id == root() {
             return Ok(FileState::Live(FileLocation {
                 names: Vec::new(),
@@ -164,7 +194,7 @@ impl<'r, R: NameRows + ?Sized> VertexPaths<'r, R> {
     }
 
     /// Returns the state of a file that has a location record; `None` without one.
-    pub(crate) fn by_location_record(&self, id: VertexId) -> Result<Option<FileState>> {
+    fn by_location_record(&self, id: VertexId) -> Result<Option<FileState>> {
         let Some(place) = rows::location_record(self.rows, id)? else {
             return Ok(None);
         };

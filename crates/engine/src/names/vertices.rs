@@ -5,25 +5,15 @@ use super::attributes::check_xattr;
 use super::open::OpenLocation;
 use super::resolve::{Reached, Resolver};
 use super::rows::NameRows;
-use super::vertex_paths::{VertexPaths, key_of};
+use super::vertex_paths::{VertexPaths, file_kind, key_of};
 use super::{LocalDirectories, rows};
-use crate::Engine;
-use crate::read::vertex_record;
 use crate::txn::{Txn, check_vertex};
 use esker_model::namespace::record::LocationRecord;
 use esker_model::namespace::tags::{TAG_PREFIX, text_of, value_of};
 use esker_model::namespace::{Errno, Handle, Inode, Kind, NamePath, XattrMode, display};
 use esker_model::object::Principal;
 use esker_model::record::UserAttribute;
-use esker_model::{Error, Op, Properties, Result, Schema, VertexId, VertexRef, VertexTypeId};
-
-/// The kind of file that vertices of a type represent: `File` includes all kinds but directories.
-pub(crate) fn file_kind(schema: &Schema, type_id: VertexTypeId) -> Option<Kind> {
-    let name = &schema.vertex_type(type_id)?.name;
-    [Kind::File, Kind::Directory]
-        .into_iter()
-        .find(|kind| kind.type_name() == name)
-}
+use esker_model::{Error, Mutation, Op, Properties, Result, VertexId, VertexRef};
 
 /// Adds the tags of a file's vertex as extended attributes.
 pub fn show_tags(inode: &mut Inode, user: &[UserAttribute]) {
@@ -83,29 +73,6 @@ pub(super) fn is_file<R: NameRows + ?Sized>(
     })
 }
 
-impl Engine {
-    /// Returns id and kind of the file now at a path.
-    pub(super) fn id_at(
-        &self,
-        principal: Option<&Principal>,
-        path: &NamePath,
-    ) -> Result<Option<(VertexId, Kind)>> {
-        self.reach(principal, |resolver| file_at(resolver, path))
-    }
-
-    /// Adds the tags of a file as extended attributes.
-    pub(super) fn add_tags(&self, inode: &mut Inode) -> Result<()> {
-        if !self.names.has_vertices() {
-            return Ok(());
-        }
-        let Some(record) = vertex_record(&*self.store, inode.id)?.filter(|r| !r.deleted) else {
-            return Ok(());
-        };
-        show_tags(inode, &record.user);
-        Ok(())
-    }
-}
-
 impl Txn<'_, '_> {
     /// Refuses a vertex whose key is invalid, or whose id is not that of its name; a file may be named by any of its present or
     /// past paths.
@@ -114,7 +81,7 @@ impl Txn<'_, '_> {
             return Ok(());
         };
         if self.names.is_distributed() && file_kind(self.schema, vertex.type_id).is_some() {
-            // The coordinator of the batch has checked this: [`Engine::named_distributed`].
+            // The coordinator of the batch has checked this: [`super::NamesReader::check_file_names`].
             return esker_model::id::check_key(key).map_err(|_| refused);
         }
         let kind = file_kind(self.schema, vertex.type_id).filter(|_| self.names.any());
@@ -159,6 +126,34 @@ impl Txn<'_, '_> {
         self.reach(names, None, &NamePath::parse(&path)?.join(&name), false)
     }
 
+    /// Returns the tags of a file, or `None` if the graph has no vertex of the file.
+    pub(super) fn file_tags(
+        &self,
+        names: &NamesTxn<'_>,
+        id: VertexId,
+    ) -> Result<Option<Vec<UserAttribute>>> {
+        if names.source.is_home(id) {
+            let own = self.current_vertex(id)?.filter(|r| !r.deleted);
+            if own.is_none() || names.source.is_whole() {
+                return Ok(own.map(|r| r.user));
+            }
+        }
+        names.source.tags(id)
+    }
+
+    /// Changes the vertex of a file, which may be on another engine.
+    pub(super) fn change_file_vertex(
+        &mut self,
+        names: &NamesTxn<'_>,
+        id: VertexId,
+        op: Op,
+    ) -> Result<()> {
+        match names.source.take_over(id, op)? {
+            Some(op) => self.apply_one(Mutation { version: None, op }),
+            None => Ok(()),
+        }
+    }
+
     /// Sets or removes the tag named by an extended attribute `user.esker.NAME`.
     pub(super) fn set_tag(
         &mut self,
@@ -186,13 +181,7 @@ impl Txn<'_, '_> {
             .map_err(|_| refused(Error::Invalid("tags are named in UTF-8".into())))?;
         let id = before.id;
         // Attributes of the vertex, if it exists.
-        let user = match names.partial {
-            Some(partial) => partial.vertex(id)?.map(|v| v.user),
-            None => self
-                .current_vertex(id)?
-                .filter(|r| !r.deleted)
-                .map(|r| r.user),
-        };
+        let user = self.file_tags(names, id)?;
         let there = user
             .as_ref()
             .is_some_and(|user| user.iter().any(|a| a.name == tag));
@@ -233,21 +222,16 @@ impl Txn<'_, '_> {
                 }
             };
             let key = key_of(key);
-            match names.partial {
-                Some(partial) => partial.change_vertex(Op::EnsureVertex { vertex, key }),
-                None => self.ensure_vertex(vertex, key, None).map_err(refused)?,
-            }
+            self.change_file_vertex(names, id, Op::EnsureVertex { vertex, key })
+                .map_err(refused)?;
         }
-        match names.partial {
-            Some(partial) => partial.change_vertex(Op::SetAttributes {
-                vertex,
-                set,
-                remove,
-            }),
-            None => self
-                .set_attributes(vertex, set, remove, None)
-                .map_err(refused)?,
-        }
+        let change = Op::SetAttributes {
+            vertex,
+            set,
+            remove,
+        };
+        self.change_file_vertex(names, id, change)
+            .map_err(refused)?;
         let mut inode = before.clone();
         inode.touch_change(self.now_nanos());
         self.put_inode(names, at, &before, inode)

@@ -5,7 +5,6 @@
 //! ([`Engine::set_names_listener`]), which is called after each commit with its changes and distributes them. It must return quickly:
 //! the writer waits.
 
-use super::file_kind;
 use super::rows::CommittedRows;
 use super::vertex_paths::{FileState, VertexPaths};
 use crate::Engine;
@@ -264,16 +263,8 @@ impl Engine {
         let locations = VertexPaths::new(&rows);
         let mut paths = Vec::new();
         for (id, vertex) in ids.iter().zip(vertices) {
-            let known = match vertex {
-                Some(vertex) => match file_kind(&schema, vertex.type_id) {
-                    Some(kind) => locations.of(*id, kind, &vertex.key)?,
-                    None => continue,
-                },
-                None => locations
-                    .by_location_record(*id)?
-                    .unwrap_or(FileState::Unknown),
-            };
-            if let FileState::Live(place) = known {
+            let vertex = vertex.as_ref().map(|v| (v.type_id, v.key.as_str()));
+            if let FileState::Live(place) = locations.state(&schema, *id, vertex)? {
                 paths.extend(place.paths());
             }
         }

@@ -11,7 +11,7 @@ use esker_model::object::{
     Find, FindReport, Found, Identity, ObjectId, ObjectKey, ObjectRead, Principal, Share, TagInfo,
 };
 use esker_model::record::VertexRecord;
-use esker_model::visibility::{Access, READ};
+use esker_model::visibility::{Access, ItemAccess, sees};
 use esker_model::{Cancel, Error, Flow, Properties, Result, Value};
 use esker_store::Table;
 use roaring::RoaringBitmap;
@@ -58,7 +58,7 @@ impl Engine {
         if Principal::limited(principal).is_none() {
             report.plan = select.plan;
         }
-        allowed(columns, slots, principal, READ)
+        visible(columns, slots, principal)
     }
 
     /// Whether a search is expected to touch only a few objects through existing indexes, without waiting for a lock.
@@ -115,9 +115,8 @@ impl Engine {
         if let Some(after) = find.after {
             // Whether there is an object that the principal may not read must not be revealed.
             let seen = |slot: &u32| {
-                let one = RoaringBitmap::from_iter([*slot]);
-                !columns.live.contains(*slot)
-                    || !allowed(columns, one, find.principal.as_ref(), READ).is_empty()
+                let item = ItemAccess::Object(Some(access(columns)(*slot)));
+                !columns.live.contains(*slot) || sees(find.principal.as_ref(), item)
             };
             let Some(slot) = columns.slot_of(after).filter(seen) else {
                 return Err(Error::Invalid(format!(
@@ -176,7 +175,7 @@ struct VisibleSlots {
 
 impl VisibleSlots {
     fn new(columns: &Columns, principal: Option<&Principal>) -> Self {
-        let all = || allowed(columns, columns.live.clone(), principal, READ);
+        let all = || visible(columns, columns.live.clone(), principal);
         Self {
             slots: Principal::limited(principal).map(|_| all()),
         }
@@ -202,19 +201,18 @@ pub(super) fn access(columns: &Columns) -> impl Fn(u32) -> Access + '_ {
     move |slot| Access::new(int(owner, slot), int(gid, slot), int(mode, slot))
 }
 
-/// Filters slots by the permission bits of the principal.
-pub(super) fn allowed(
+/// Returns the slots of objects that the principal sees.
+fn visible(
     columns: &Columns,
     slots: RoaringBitmap,
     principal: Option<&Principal>,
-    bits: i64,
 ) -> RoaringBitmap {
-    let Some(principal) = Principal::limited(principal) else {
+    if Principal::limited(principal).is_none() {
         return slots;
-    };
+    }
     let access = access(columns);
-    let may = |slot: &u32| access(*slot).allows(Some(principal), bits);
-    slots.iter().filter(may).collect()
+    let seen = |slot: &u32| sees(principal, ItemAccess::Object(Some(access(*slot))));
+    slots.iter().filter(seen).collect()
 }
 
 /// Names of attributes and tags that a search returns.
@@ -355,11 +353,13 @@ impl ObjectRead for Engine {
             ObjectKey::Id(id) => columns.slot_of(*id),
             ObjectKey::Identity(identity) => columns.with_identity(&identity.hash()),
         };
-        let may =
-            |slot: &u32| columns.live.contains(*slot) && access(*slot).allows(principal, READ);
+        let seen = |slot: &u32| {
+            let item = ItemAccess::Object(Some(access(*slot)));
+            columns.live.contains(*slot) && sees(principal, item)
+        };
         let all = SelectedNames::new(columns, None);
         let one = |key: &ObjectKey| {
-            let slot = slot_of(key).filter(may)?;
+            let slot = slot_of(key).filter(seen)?;
             Some(found(columns, slot, &all))
         };
         Ok(keys.iter().map(one).collect())

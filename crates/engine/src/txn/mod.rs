@@ -418,7 +418,7 @@ impl Txn<'_, '_> {
         }
     }
 
-    fn apply_one(&mut self, mutation: Mutation) -> Result<()> {
+    pub(crate) fn apply_one(&mut self, mutation: Mutation) -> Result<()> {
         let at = mutation.version;
         if let Some(at) = at {
             self.effects.min_explicit =

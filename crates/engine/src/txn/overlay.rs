@@ -1,8 +1,9 @@
 //! The writes of a group of batches before they are committed: later batches of the group read them, and a failed one is
 //! rolled back alone.
 
+use crate::names::NameRows;
 use crate::object::{NewObjects, identity_of_key, object_of};
-use esker_model::Result;
+use esker_model::{Error, Result};
 use esker_store::{KeyRange, Store, Table, ValueRange, WriteBatch};
 use foldhash::fast::FixedState;
 use hashbrown::HashTable;
@@ -17,6 +18,8 @@ const WRITES_USUAL: usize = 12;
 /// Final state of every touched key, over a store.
 pub(crate) struct Overlay<'s> {
     store: &'s dyn Store,
+    /// Rows of table `names`, if the store does not have all of them.
+    names: Option<&'s dyn NameRows>,
     /// Each key once, in the order of first change.
     writes: WriteBatch,
     /// From a table and a key to the write's number in `writes`.
@@ -41,6 +44,7 @@ impl<'s> Overlay<'s> {
         writes.reserve(WRITES_USUAL, 128 * WRITES_USUAL);
         Self {
             store,
+            names: None,
             writes,
             numbers: HashTable::new(),
             hasher: FixedState::default(),
@@ -49,6 +53,11 @@ impl<'s> Overlay<'s> {
             new_objects: NewObjects::default(),
             undo: Vec::new(),
         }
+    }
+
+    /// Reads rows of table `names` from a source instead of the store.
+    pub(crate) fn over_names(&mut self, names: &'s dyn NameRows) {
+        self.names = Some(names);
     }
 
     /// Sets the state to which [`Self::undo`] returns.
@@ -115,8 +124,15 @@ impl<'s> Overlay<'s> {
                 let value = self.writes.get(number as usize).value;
                 Ok(value.map(sink).is_some())
             }
-            None if self.new_objects.is_empty() => self.store.get_with(table, key, sink),
-            None => match table {
+            None => self.committed(table, key, sink),
+        }
+    }
+
+    fn committed(&self, table: Table, key: &[u8], sink: &mut dyn FnMut(&[u8])) -> Result<bool> {
+        match self.names {
+            Some(names) if table == Table::Names => names.row(key, sink),
+            _ if self.new_objects.is_empty() => self.store.get_with(table, key, sink),
+            _ => match table {
                 Table::Rows => match object_of(key).and_then(|id| self.new_objects.row(id)) {
                     Some(row) => {
                         sink(row);
@@ -244,5 +260,18 @@ impl<'s> Overlay<'s> {
         self.writes
             .sort_except(|table, key| table == Table::Rows && object_of(key).is_some());
         (self.writes, self.new_objects)
+    }
+}
+
+impl NameRows for Overlay<'_> {
+    fn row(&self, key: &[u8], sink: &mut dyn FnMut(&[u8])) -> Result<bool> {
+        self.get_with(Table::Names, key, sink)
+    }
+
+    fn torn(&self, error: Error) -> Error {
+        match self.names {
+            Some(names) => names.torn(error),
+            None => error,
+        }
     }
 }

@@ -264,8 +264,8 @@ impl Engine {
             Op::EnsureVertex { vertex, key } | Op::PutVertex { vertex, key, .. } => {
                 match super::check_vertex(&schema, *vertex, key) {
                     // A file's id may differ from the hash of its path: look up the path.
-                    Err(_) if crate::names::file_kind(&schema, vertex.type_id).is_some() => {
-                        esker_model::id::check_key(key).or_else(|_| self.check_name(*vertex, key))
+                    Err(refused) if crate::names::file_kind(&schema, vertex.type_id).is_some() => {
+                        esker_model::id::check_key(key).map_err(|_| refused)
                     }
                     checked => checked,
                 }

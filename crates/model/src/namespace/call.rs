@@ -45,8 +45,6 @@ pub enum Call {
         after: Option<Cookie>,
         /// Largest number of entries.
         limit: usize,
-        /// Whether to list only directories.
-        directories: bool,
     },
     /// Applies changes in order.
     Change(Changes),

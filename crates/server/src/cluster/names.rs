@@ -7,7 +7,6 @@ use esker_model::namespace::{
 };
 use esker_model::object::Principal;
 use esker_model::{Cancel, Error, Flow, NeverCancel, Result, Version, VertexId};
-use std::ops::ControlFlow;
 
 /// Entries that one call for a page asks for.
 const PAGE: usize = 4_096;
@@ -46,6 +45,18 @@ impl ClusterNames<'_> {
         self.cluster.wait(self.cluster.names(call, self.seen))
     }
 
+    fn usages_of(
+        &self,
+        principal: Option<&Principal>,
+        path: &NamePath,
+        cancel: &dyn Cancel,
+    ) -> Result<Vec<(NamePath, Usage)>> {
+        let cancelled = || cancel.cancelled();
+        let node = &self.cluster.node;
+        self.cluster
+            .wait(node.usages_of(principal, path, &cancelled))
+    }
+
     fn pages(
         &self,
         principal: Option<&Principal>,
@@ -60,7 +71,6 @@ impl ClusterNames<'_> {
                 path: path.clone(),
                 after,
                 limit: PAGE,
-                directories: false,
             };
             let Answer::Page { entries, more } = self.request(call)? else {
                 return Err(wrong_answer());
@@ -131,12 +141,8 @@ impl Namespace for ClusterNames<'_> {
 
     fn usage(&self, principal: Option<&Principal>, path: &NamePath, below: bool) -> Result<Usage> {
         if below && self.stat(principal, path, false)?.is_directory() {
-            let mut sum = None;
-            self.usages(principal, path, &NeverCancel, &mut |_, usage| {
-                sum.get_or_insert(*usage);
-                ControlFlow::Break(())
-            })?;
-            return sum.ok_or_else(wrong_answer);
+            let all = self.usages_of(principal, path, &NeverCancel)?;
+            return Ok(all.first().map(|(_, usage)| *usage).unwrap_or_default());
         }
         let call = Call::Usage {
             principal: principal.cloned(),
@@ -155,11 +161,8 @@ impl Namespace for ClusterNames<'_> {
         cancel: &dyn Cancel,
         sink: &mut dyn FnMut(&NamePath, &Usage) -> Flow,
     ) -> Result<()> {
-        let node = &self.cluster.node;
-        let cancelled = || cancel.cancelled();
-        let all = self
-            .cluster
-            .wait(node.usages_of(principal, path, &cancelled))?;
+        path.demand_path()?;
+        let all = self.usages_of(principal, path, cancel)?;
         let _ = all.iter().try_for_each(|(path, usage)| sink(path, usage));
         Ok(())
     }

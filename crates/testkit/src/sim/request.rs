@@ -5,7 +5,7 @@ use super::names::NamespaceResponse;
 use esker_cluster::Node;
 use esker_cluster::node::Caller;
 use esker_engine::Engine;
-use esker_model::namespace::{Call, Inode, NamePath};
+use esker_model::namespace::{Call, Inode, NamePath, Usage};
 use esker_model::object::{
     Find, FindReport, Found, ObjectKey, ObjectRead as _, ObjectWrite as _, Principal, TagReport,
     TagWhere,
@@ -57,6 +57,8 @@ pub enum ClientRequest {
     TagWhere(TagWhere),
     /// A call about the namespace.
     Names(Box<Call>),
+    /// A call of `usages` for a principal.
+    Usages(Principal, NamePath),
     /// A read of the graph for a principal.
     As(Principal, Box<ClientRequest>),
     /// A file's attributes with a lease on them.
@@ -102,6 +104,8 @@ pub enum ClientResponse {
     Tagged(TagReport),
     /// Response to a `Names` request.
     Names(NamespaceResponse),
+    /// Response to a `Usages` request.
+    Usages(Vec<(NamePath, Usage)>),
     /// Response to a `Leased` request: attributes, and the duration of the lease in milliseconds.
     Leased(Box<Inode>, u32),
 }
@@ -130,6 +134,7 @@ impl ClientResponse {
             | Self::Counts(_)
             | Self::Applied(_)
             | Self::Names(_)
+            | Self::Usages(_)
             | Self::Leased(..) => None,
         };
         newest.unwrap_or(Version::ZERO)
@@ -273,6 +278,10 @@ impl Service for Arc<Node> {
                 ClientRequest::Names(call) => {
                     ClientResponse::Names(node.names(*call, seen).await?.into())
                 }
+                ClientRequest::Usages(principal, path) => {
+                    let usages = node.usages_of(Some(&principal), &path, &|| false);
+                    ClientResponse::Usages(usages.await?)
+                }
                 ClientRequest::Leased(path) => {
                     let (inode, millis) = node.stat_with_lease(None, path, false, seen).await?;
                     ClientResponse::Leased(Box::new(inode), millis)
@@ -347,7 +356,10 @@ pub fn call_engine(engine: &Engine, request: ClientRequest) -> Result<ClientResp
         ClientRequest::TagWhere(change) => {
             ClientResponse::Tagged(engine.tag_where(&change, &NeverCancel)?)
         }
-        ClientRequest::Names(_) | ClientRequest::As(..) | ClientRequest::Leased(_) => {
+        ClientRequest::Names(_)
+        | ClientRequest::Usages(..)
+        | ClientRequest::As(..)
+        | ClientRequest::Leased(_) => {
             return Err(Error::Invalid("one engine is asked itself".into()));
         }
     })

@@ -389,6 +389,8 @@ pub struct RunReport {
     pub records: usize,
     /// Number of applied batches.
     pub applied: usize,
+    /// Number of responses that were compared with those of one engine.
+    pub compared: usize,
     /// Number of leases granted.
     pub leases: usize,
     /// Number of directory partitions read as tables.

@@ -137,7 +137,7 @@ fn one_client_is_answered_as_by_the_model() {
 #[test]
 fn one_client_is_answered_about_files_as_by_one_engine() {
     let graph = WorkloadGraph::new(1).graph;
-    let (mut splits, mut rows, mut tables) = (0, 0, 0);
+    let (mut splits, mut rows, mut tables, mut compared) = (0, 0, 0, 0);
     // The last seeds found outdated attributes of `/`, and groups that merged trees did not take over.
     for seed in (0..40).chain([44, 52, 99, 148]) {
         let report = explain(
@@ -149,9 +149,27 @@ fn one_client_is_answered_about_files_as_by_one_engine() {
         splits += report.records;
         rows += report.applied;
         tables += report.tables;
+        compared += report.compared;
     }
-    println!("{splits} directories had split, {rows} rows, {tables} tables read");
-    assert!(splits > 40 && rows > 400, "runs that do nothing");
+    println!(
+        "{compared} responses compared, {splits} directories had split, {rows} rows, {tables} tables read"
+    );
+    assert!(
+        splits > 40 && rows > 400 && compared > 10_000,
+        "runs that do nothing"
+    );
+}
+
+/// A cluster showed everybody a deleted object whose last owner and mode were lost, and one engine showed it to nobody.
+#[test]
+fn deleted_objects_are_seen_by_those_who_saw_them_last() {
+    for seed in 0..6 {
+        let [known, lost] = objects::visibility::deleted_object(seed).unwrap();
+        let owner = [true, false, true];
+        assert_eq!(known, (owner, owner), "seed {seed}");
+        let nobody = [false, false, true];
+        assert_eq!(lost, (nobody, nobody), "seed {seed}");
+    }
 }
 
 /// Servers send differences in pages, which the receiving server merges.

@@ -5,7 +5,7 @@ use super::change::ChangeOptions;
 use crate::node::Node;
 use crate::peer::{NamesCall, NamesReply, Refusal, entries_vertex};
 use crate::vnode::ServerId;
-use esker_engine::RawEntry;
+use esker_engine::{EntriesPage, ListCursor, RawEntry};
 use esker_model::{Result, VertexId};
 use std::sync::Arc;
 
@@ -45,14 +45,14 @@ impl Node {
                     reply
                 }
             },
-            NamesCall::Sums { of } => NamesReply::Sums(self.engine.names_sums(&of)?),
+            NamesCall::Sums { of } => NamesReply::Sums(self.own_names().sums(&of)?),
             NamesCall::Page {
                 directory,
                 from,
                 limit,
             } => self.entry_page_here(directory, from, limit).await?,
             NamesCall::Children { of } => {
-                let children = of.iter().map(|id| self.engine.names_children(*id));
+                let children = of.iter().map(|id| self.own_names().children(*id));
                 NamesReply::Children(children.collect::<Result<_>>()?)
             }
             NamesCall::Count {
@@ -62,17 +62,17 @@ impl Node {
             } => NamesReply::Count(self.count_range(directory, (first, last))?),
             NamesCall::ExchangeFlags(theirs) => NamesReply::Flags(self.merge_flags(theirs)),
             NamesCall::LeaseVertex { vertex } => {
-                NamesReply::LeaseMillis(self.engine.lease_vertex(vertex))
+                NamesReply::LeaseMillis(self.own_names().lease_vertex(vertex))
             }
             NamesCall::DirectoryLeases => {
-                let millis = self.engine.lease_millis_left(&[], &[], &[], true);
+                let millis = self.own_names().lease_millis_left(&[], &[], &[], true);
                 NamesReply::LeaseMillis(u32::try_from(millis).unwrap_or(u32::MAX))
             }
             NamesCall::Last { id } => {
-                let last = self.engine.names_last(id)?;
+                let last = self.own_names().last_state(id)?;
                 NamesReply::Rows(last.into_iter().map(|(_, row)| Some(row)).collect())
             }
-            NamesCall::Space { by } => NamesReply::Space(self.engine.names_space(by)?),
+            NamesCall::Space { by } => NamesReply::Space(self.own_names().space(by)?),
         })
     }
 
@@ -80,7 +80,7 @@ impl Node {
     async fn entry_page_here(
         self: &Arc<Self>,
         directory: VertexId,
-        from: (u64, Option<u8>),
+        from: ListCursor,
         limit: u32,
     ) -> Result<NamesReply> {
         let limit = (limit as usize).clamp(1, PAGE_MAX);
@@ -128,9 +128,9 @@ impl Node {
     fn read_page(
         &self,
         directory: VertexId,
-        from: (u64, Option<u8>),
+        from: ListCursor,
         limit: usize,
-    ) -> Result<(Vec<RawEntry>, Option<(u64, Option<u8>)>)> {
+    ) -> Result<EntriesPage> {
         let mut entries: Vec<RawEntry> = Vec::new();
         let mut from = from;
         loop {
@@ -139,7 +139,7 @@ impl Node {
                 return Ok((entries, Some(from)));
             };
             let left = limit.saturating_sub(entries.len());
-            let (page, more) = self.engine.names_page(directory, from, last, left)?;
+            let (page, more) = self.own_names().page(directory, from, last, left)?;
             let end = page.last().map(|(key, _)| key.clone());
             entries.extend(page);
             if more {

@@ -15,7 +15,7 @@ use crate::node::peers::unexpected;
 use crate::node::transaction::{Attempt, CoordinatorWork, Parts};
 use crate::peer::{Change, NamesCall, NamesPart, NamesReply, Part, PartOp, entries_vertex};
 use crate::vnode::ServerId;
-use esker_engine::{ChangePlan, LocalStop, RunResult, SideWrites, path_of};
+use esker_engine::{ChangePlan, LocalStop, SideWrites};
 use esker_model::limits::BATCH_MUTATIONS_MAX;
 use esker_model::namespace::tags::TAG_PREFIX;
 use esker_model::namespace::{AppliedChange, Change as NameChange, Changes, Kind, hash_of, root};
@@ -134,14 +134,15 @@ impl Node {
     fn independent(&self, changes: &[NameChange], root: bool) -> usize {
         let (mut about, mut above) = (HashSet::new(), HashSet::new());
         let mut removes = false;
-        let first = changes.first().and_then(|c| path_of(c).split());
+        let first = changes.first().and_then(|c| c.path().split());
         let alike = changes.iter().take_while(|change| {
-            let path = path_of(change);
+            let path = change.path();
             // A removed item may be a symbolic link on the paths of other changes, except those in the same directory.
             removes |= matches!(change, NameChange::Unlink(_));
             let parent = path.split().map(|(parent, _)| parent);
             // Paths through symbolic links lead to entries that other changes name differently.
-            let known = parent.is_some_and(|parent| self.engine.has_cached_directory(parent));
+            let known =
+                parent.is_some_and(|parent| self.own_names().cached_directory(parent).is_some());
             if !is_plain(change, root)
                 || !known
                 || above.contains(path.as_bytes())
@@ -230,9 +231,9 @@ impl Node {
         change: &'c NameChange,
         parents: &mut HashMap<&'c [u8], Option<VertexId>>,
     ) -> Result<ServerId> {
-        let Some((parent, name)) = path_of(change).split() else {
+        let Some((parent, name)) = change.path().split() else {
             let state = self.state();
-            let held = path_of(change).handle().filter(|h| h.id != root());
+            let held = change.path().handle().filter(|h| h.id != root());
             return Ok(held.map_or(self.settings.id, |h| {
                 self.entry_home(&state, h.directory, hash_of(&h.name))
             }));
@@ -240,11 +241,7 @@ impl Node {
         let directory = if let Some(directory) = parents.get(parent) {
             *directory
         } else {
-            let target = self
-                .run_distributed(|view, fetched| {
-                    self.engine.target_distributed(change, view, fetched)
-                })
-                .await?;
+            let target = self.read_names(None, |names| names.target(change)).await?;
             let directory = target.map(|(directory, _)| directory);
             parents.insert(parent, directory);
             directory
@@ -302,9 +299,9 @@ impl Node {
         while let Some(left) = changes.get(answers.len()..).filter(|l| !l.is_empty()) {
             let idempotency_key = how.idempotency_key.filter(|_| answers.is_empty());
             let changing = self.begin_change().await?;
-            let here =
-                self.engine
-                    .change_names_local(principal, left, &NodeRows(self), idempotency_key);
+            let here = self
+                .own_names()
+                .change(principal, left, &NodeRows(self), idempotency_key);
             drop(changing);
             let here = match here {
                 // No change was applied.
@@ -347,9 +344,7 @@ impl Node {
 
     /// Returns how the directory of a change has split, if its entry is not here.
     async fn remote_entry_splits(self: &Arc<Self>, change: &NameChange) -> Option<EncodedSplits> {
-        let target = self
-            .run_distributed(|view, fetched| self.engine.target_distributed(change, view, fetched))
-            .await;
+        let target = self.read_names(None, |names| names.target(change)).await;
         let (directory, hash) = target.ok()??;
         let state = self.state();
         let here = self.entries_here(&state, directory, hash).is_some();
@@ -363,33 +358,19 @@ impl Node {
         change: &NameChange,
         idempotency_key: Option<&[u8]>,
     ) -> Result<AppliedChange> {
-        let mut fetched = self.no_remote_data();
-        let mut deadline = self.names_deadline();
         let mut pause = 0;
         let mut attempts = 0;
         let mut keep_vertices = false;
         while attempts < ATTEMPTS_MAX {
-            let planned = self
-                .engine
-                .plan_name(principal, change, &NodeRows(self), &fetched)?;
-            let plan = match planned {
-                RunResult::Ended(plan) => plan,
-                RunResult::Needs(needs) => {
-                    self.fetch(&mut fetched, needs).await?;
-                    continue;
-                }
-                RunResult::Busy => {
-                    fetched = self.no_remote_data();
-                    self.wait_for_names(deadline).await?;
-                    continue;
-                }
-            };
+            let plan = self
+                .run_distributed(|rows, fetched| {
+                    self.own_names().plan(principal, change, rows, fetched)
+                })
+                .await?;
             if plan.structure
                 && let millis @ 1.. = self.directory_lease_millis().await
             {
                 self.host.sleep(millis).await;
-                fetched = self.no_remote_data();
-                deadline = self.names_deadline();
                 attempts += 1;
                 continue;
             }
@@ -413,8 +394,6 @@ impl Node {
                 Err(e) => return Err(e),
             }
             attempts += 1;
-            fetched = self.no_remote_data();
-            deadline = self.names_deadline();
             if pause > 0 {
                 self.host.sleep(pause).await;
             }
@@ -422,7 +401,7 @@ impl Node {
         }
         Err(Error::Unavailable(format!(
             "{}: other changes interfered with each of {ATTEMPTS_MAX} attempts; nothing was done, try again",
-            path_of(change)
+            change.path()
         )))
     }
 

@@ -24,7 +24,7 @@ impl Node {
 
     /// Sets the flags that follow from this server's own rows. Must be called before the server joins the others.
     pub(crate) fn load_flags(&self) {
-        let (files, vertices) = self.engine.has_files();
+        let (files, vertices) = self.own_names().has_files();
         let own = (u8::from(files) * FILES) | (u8::from(vertices) * VERTICES);
         self.state().flags.known |= own;
     }
@@ -37,7 +37,7 @@ impl Node {
             state.flags.known_by_all |= theirs.known_by_all;
             state.flags
         };
-        self.engine
+        self.own_names()
             .note_files(known.known & FILES != 0, known.known & VERTICES != 0);
         known
     }
@@ -104,7 +104,7 @@ impl Node {
             Op::PutVertex { vertex, .. } | Op::EnsureVertex { vertex, .. } => Some(vertex.type_id),
             _ => None,
         });
-        if makes.any(|type_id| self.engine.is_file_type(type_id)) {
+        if makes.any(|type_id| self.own_names().is_file_type(type_id)) {
             self.announce_flag(VERTICES).await?;
         }
         Ok(())

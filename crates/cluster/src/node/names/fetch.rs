@@ -5,10 +5,15 @@ use crate::node::Node;
 use crate::node::peers::unexpected;
 use crate::peer::{NamesCall, NamesReply, Request, Response};
 use crate::vnode::ServerId;
-use esker_engine::{DirectorySums, Need, RemoteData, RowLocation, RowPlacement as _, RunResult};
+use esker_engine::{
+    DirectorySums, EntriesPage, ListCursor, NamesReader, Need, PartialNamespace, RemoteData,
+    RowLocation, RowPlacement as _, RunResult,
+};
+use esker_model::namespace::Name;
 use esker_model::namespace::record::{InodeHistory, decode_inode_history_prefix};
+use esker_model::object::Principal;
 use esker_model::{Error, Result, Version, VertexId};
-use futures_util::future::join_all;
+use futures_util::future::{join_all, try_join4};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -20,6 +25,21 @@ const RECHECK: u64 = 20;
 const MOVES_MAX: u32 = 64;
 
 impl Node {
+    /// This server's part of the namespace.
+    pub(in crate::node) fn own_names(&self) -> PartialNamespace<'_> {
+        self.engine.partial_namespace()
+    }
+
+    /// Reads the namespace of all servers on behalf of a principal.
+    pub(super) async fn read_names<T: Send>(
+        self: &Arc<Self>,
+        principal: Option<&Principal>,
+        read: impl Fn(&NamesReader<'_>) -> Result<T> + Send + Sync,
+    ) -> Result<T> {
+        self.run_distributed(|rows, fetched| self.own_names().read(principal, rows, fetched, &read))
+            .await
+    }
+
     /// Runs a distributed operation: fetches remote rows and repeats `run` until it completes.
     pub(super) async fn run_distributed<T: Send>(
         self: &Arc<Self>,
@@ -36,7 +56,7 @@ impl Node {
         run: impl Fn(&NodeRows<'_>, &RemoteData) -> Result<RunResult<T>> + Send,
     ) -> Result<T> {
         let deadline = self.time.now_millis() + BUSY_MAX;
-        if fetched.epoch != self.engine.names_epoch() {
+        if fetched.epoch != self.own_names().epoch() {
             *fetched = self.no_remote_data();
         }
         loop {
@@ -54,7 +74,7 @@ impl Node {
 
     pub(super) fn no_remote_data(&self) -> RemoteData {
         RemoteData {
-            epoch: self.engine.names_epoch(),
+            epoch: self.own_names().epoch(),
             ..RemoteData::default()
         }
     }
@@ -90,6 +110,7 @@ impl Node {
         needs: Vec<Need>,
     ) -> Result<()> {
         let (mut rows, mut sums, mut vertices) = (Vec::new(), Vec::new(), Vec::new());
+        let mut children = Vec::new();
         for need in needs {
             match need {
                 Need::Row(key) => match decode_inode_history_prefix(&key) {
@@ -101,19 +122,27 @@ impl Node {
                 },
                 Need::Sums(id) => sums.push(id),
                 Need::Vertex(id) => vertices.push(id),
+                Need::Children(id) => children.push(id),
+                Need::Entries((directory, cursor), limit) => {
+                    let page = self.entries_page(directory, cursor, limit).await?;
+                    fetched.entries.insert((directory, cursor), page);
+                }
             }
         }
-        if !vertices.is_empty() {
-            let now = self.read_version(Version::MAX, Version::ZERO);
-            let found = self.stored_vertices(&vertices, now).await?;
-            fetched.vertices.extend(vertices.into_iter().zip(found));
-        }
-        if !sums.is_empty() {
-            fetched.sums.extend(self.sums_of(&sums).await?);
-        }
-        for (key, row) in self.rows_of(rows).await? {
-            fetched.rows.insert(key, row);
-        }
+        let now = self.read_version(Version::MAX, Version::ZERO);
+        let (found, all_sums, all_children, all_rows) = try_join4(
+            self.stored_vertices(&vertices, now),
+            self.sums_of(&sums),
+            self.children_of(&children),
+            self.rows_of(rows),
+        )
+        .await?;
+        fetched.vertices.extend(vertices.into_iter().zip(found));
+        fetched.sums.extend(all_sums);
+        fetched
+            .children
+            .extend(children.into_iter().zip(all_children));
+        fetched.rows.extend(all_rows);
         Ok(())
     }
 
@@ -174,11 +203,67 @@ impl Node {
         Err(kept_moving())
     }
 
+    /// Returns a page of a directory from the server that has the entries at the cursor.
+    async fn entries_page(
+        self: &Arc<Self>,
+        directory: VertexId,
+        from: ListCursor,
+        limit: usize,
+    ) -> Result<EntriesPage> {
+        for _ in 0..MOVES_MAX {
+            let server = {
+                let state = self.state();
+                self.entry_home(&state, directory, from.0)
+            };
+            let call = NamesCall::Page {
+                directory,
+                from,
+                limit: u32::try_from(limit).unwrap_or(u32::MAX),
+            };
+            match self.request_names(server, call).await? {
+                NamesReply::Page { entries, next } => return Ok((entries, next)),
+                NamesReply::Moved(splits) => {
+                    self.learn_splits(server, &splits)?;
+                }
+                _ => return Err(unexpected(server)),
+            }
+        }
+        Err(kept_moving())
+    }
+
+    /// Returns the subdirectories of directories, as recorded at their homes.
+    async fn children_of(self: &Arc<Self>, ids: &[VertexId]) -> Result<Vec<Vec<(VertexId, Name)>>> {
+        let mut by_server = BTreeMap::<ServerId, Vec<usize>>::new();
+        for (i, id) in ids.iter().enumerate() {
+            by_server.entry(self.home(*id)).or_default().push(i);
+        }
+        let requests = by_server.iter().map(|(server, which)| {
+            let of = which.iter().filter_map(|i| ids.get(*i).copied()).collect();
+            self.request_names(*server, NamesCall::Children { of })
+        });
+        let answers = join_all(requests).await;
+        let mut all: Vec<Vec<(VertexId, Name)>> = ids.iter().map(|_| Vec::new()).collect();
+        for ((server, which), answer) in by_server.into_iter().zip(answers) {
+            let NamesReply::Children(lists) = answer? else {
+                return Err(unexpected(server));
+            };
+            for (i, list) in which.into_iter().zip(lists) {
+                if let Some(index) = all.get_mut(i) {
+                    *index = list;
+                }
+            }
+        }
+        Ok(all)
+    }
+
     /// Sums up directories over all servers.
     pub(super) async fn sums_of(
         self: &Arc<Self>,
         of: &[VertexId],
     ) -> Result<Vec<(VertexId, DirectorySums)>> {
+        if of.is_empty() {
+            return Ok(Vec::new());
+        }
         let call = NamesCall::Sums { of: of.to_vec() };
         let mut sums: Vec<(VertexId, DirectorySums)> = of
             .iter()
@@ -239,7 +324,7 @@ impl Node {
                 return Ok(self.moved_entries(keys));
             }
             if !before.contains(&RowLocation::Busy) {
-                let rows = self.engine.names_rows(keys)?;
+                let rows = self.own_names().rows(keys)?;
                 if locations(keys).iter().all(|p| *p == RowLocation::Local) {
                     return Ok(NamesReply::Rows(rows));
                 }

@@ -26,12 +26,7 @@ impl Node {
         }
         let mut found = Vec::with_capacity(paths.len());
         for piece in paths.chunks(LOOKUP_BATCH) {
-            found.extend(
-                self.run_distributed(|view, fetched| {
-                    self.engine.ids_distributed(principal, piece, view, fetched)
-                })
-                .await?,
-            );
+            found.extend(self.read_names(principal, |names| names.ids(piece)).await?);
         }
         Ok(found)
     }
@@ -61,7 +56,7 @@ impl Node {
         for (index, mutation) in mutations.iter().enumerate() {
             if let Op::PutVertex { vertex, key, .. } | Op::EnsureVertex { vertex, key } =
                 &mutation.op
-                && let Err(refused) = self.engine.check_name(*vertex, key)
+                && let Err(refused) = self.own_names().check_name(*vertex, key)
             {
                 if !self.has_flag(FILES) {
                     return Err(refused);
@@ -73,7 +68,7 @@ impl Node {
         for piece in named.chunks(LOOKUP_BATCH) {
             let of: Vec<(VertexRef, &str)> = piece.iter().map(|(_, v, key)| (*v, *key)).collect();
             let found = self
-                .run_distributed(|view, fetched| self.engine.named_distributed(&of, view, fetched))
+                .read_names(None, |names| names.check_file_names(&of))
                 .await?;
             for ((index, ..), row) in piece.iter().zip(found) {
                 rows.extend(row?.map(|row| (*index, row)));

@@ -56,9 +56,9 @@ impl Node {
             return None;
         }
         let own = self
-            .run_distributed(|view, fetched| {
-                self.engine
-                    .lease_distributed(principal, (path, follow), view, fetched)
+            .run_distributed(|rows, fetched| {
+                self.own_names()
+                    .lease(principal, (path, follow), rows, fetched)
             })
             .await;
         let (id, entry, millis) = own.ok()?.filter(|(_, _, millis)| *millis > 0)?;
@@ -85,7 +85,8 @@ impl Node {
                 _ => {}
             }
         }
-        self.engine.lease_millis_left(&rows, &vertices, &[], ways)
+        self.own_names()
+            .lease_millis_left(&rows, &vertices, &[], ways)
     }
 
     /// Waits for leases on what a part changes, but not for long: the coordinator waits, too, and tries again.

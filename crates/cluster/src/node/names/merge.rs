@@ -169,7 +169,9 @@ impl Node {
         // Unique: neither another server nor this one uses the same mark again.
         let mark = self.clock.tick(self.time.now_millis());
         let tree = SubtreeChanges::read(subtree, principal, mark.0)?;
-        let there = self.stat_name(principal, &tree.at, false).await;
+        let there = self
+            .read_names(principal, |names| names.stat(&tree.at, false))
+            .await;
         if there.is_ok() {
             return Err(Errno::Exists.at(&tree.at).into());
         }

@@ -26,7 +26,7 @@ impl Node {
             if routes.iter().any(|(of, _)| *of == parent) {
                 continue;
             }
-            let Some(directory) = self.engine.cached_directory(parent) else {
+            let Some(directory) = self.own_names().cached_directory(parent) else {
                 continue;
             };
             let home = self.entry_home(&self.state(), directory, hash_of(&name));

@@ -150,11 +150,6 @@ impl RowPlacement for NodeRows<'_> {
         }
     }
 
-    fn sums(&self, _directory: VertexId) -> bool {
-        // Sums are read from all servers.
-        true
-    }
-
     fn is_home(&self, id: VertexId) -> bool {
         self.0.home(id) == self.0.settings.id
     }

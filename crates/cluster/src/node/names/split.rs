@@ -111,9 +111,13 @@ impl Node {
         if self.wait_until(QUIET_MAX, quiet).await.is_none() || self.is_moving(id) {
             return Ok(DirectorySplitOutcome::Postponed);
         }
-        self.engine.names_barrier();
+        self.own_names().wait_for_change();
         // The receiver of the entries does not know of leases on them.
-        if self.engine.lease_millis_left(&[], &[], &[directory], false) > 0 {
+        if self
+            .own_names()
+            .lease_millis_left(&[], &[], &[directory], false)
+            > 0
+        {
             return Ok(DirectorySplitOutcome::Postponed);
         }
         let splits = self.stored_splits(id);

@@ -1,7 +1,10 @@
 //! Export of a directory with all its descendants as a subtree.
 
 use crate::Engine;
-use crate::names::rows::{self, CommittedRows};
+use crate::names::local_rows::LocalRows;
+use crate::names::rows;
+use crate::names::show_tags;
+use crate::names::source::RowSource as _;
 use crate::read::FirstError;
 use esker_model::namespace::record::{Dentry, DentryInode, dentries_prefix};
 use esker_model::namespace::tags::TAG_PREFIX;
@@ -89,8 +92,7 @@ impl SubtreeExport<'_> {
             }
             DentryInode::Inline(inode) => inode,
             DentryInode::Linked(_) => {
-                let place = rows::location_record(&CommittedRows(&*self.engine.store), id)?
-                    .unwrap_or_default();
+                let place = rows::location_record(&LocalRows(self.engine), id)?.unwrap_or_default();
                 let linked = self.linked.entry(id).or_default();
                 let at = path.join(&name);
                 let first = place.names.first();
@@ -109,7 +111,9 @@ impl SubtreeExport<'_> {
             }
         };
         if !inode.is_directory() {
-            self.engine.add_tags(&mut inode)?;
+            if let Some(user) = LocalRows(self.engine).tags(inode.id)? {
+                show_tags(&mut inode, &user);
+            }
         }
         let linked = inode.links > 1 && !inode.is_directory();
         let plain = !linked && inode.xattrs.is_empty();

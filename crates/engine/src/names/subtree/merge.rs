@@ -130,7 +130,7 @@ impl Txn<'_, '_> {
         principal: Option<&Principal>,
         subtree: &Subtree,
     ) -> Result<VertexId> {
-        if names.partial.is_some() {
+        if !names.source.is_whole() {
             return Err(refused(
                 subtree,
                 "was sent to a server that has only a part of the directories",

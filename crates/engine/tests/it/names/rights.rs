@@ -2,12 +2,13 @@
 
 use super::{change, directory, errno, path, small, sound, stat, touch};
 use esker_engine::Engine;
-use esker_model::Result;
 use esker_model::namespace::{
     Change, Content, Errno, Name, Namespace as _, NewFile, Open, OpenFile, SetAttributes,
     SubtreeBuilder,
 };
 use esker_model::object::Principal;
+use esker_model::{NeverCancel, Result};
+use std::ops::ControlFlow;
 
 fn user() -> Principal {
     Principal {
@@ -50,6 +51,43 @@ fn merge(engine: &Engine, below: &NewFile) -> Result<()> {
     builder.entry(&name("f"), below, false);
     let tree = Change::Merge(builder.finish().unwrap());
     change(engine, Some(&user()), tree).map(drop)
+}
+
+/// `usage` counted directories that the user may not list, and `usages` did not.
+#[test]
+fn the_space_of_a_tree_is_what_the_user_may_list_however_it_is_read() {
+    let small = small();
+    let engine = &small.engine;
+    for (at, mode) in [("/d", 0o755), ("/d/open", 0o755), ("/d/closed", 0o700)] {
+        change(engine, None, Change::Create(path(at), directory(mode))).unwrap();
+    }
+    touch(engine, "/d/open/f");
+    touch(engine, "/d/closed/g");
+    let usages = |principal: Option<&Principal>| {
+        let mut all = Vec::new();
+        engine
+            .usages(principal, &path("/d"), &NeverCancel, &mut |path, usage| {
+                all.push((path.to_string(), usage.files, usage.directories));
+                ControlFlow::Continue(())
+            })
+            .unwrap();
+        let sum = engine.usage(principal, &path("/d"), true).unwrap();
+        assert_eq!(all[0], ("/d".to_owned(), sum.files, sum.directories));
+        all
+    };
+    let row = |path: &str, files, directories| (path.to_owned(), files, directories);
+    assert_eq!(
+        usages(Some(&user())),
+        [row("/d", 1, 2), row("/d/open", 1, 1)]
+    );
+    assert_eq!(
+        usages(None),
+        [
+            row("/d", 2, 3),
+            row("/d/closed", 1, 1),
+            row("/d/open", 1, 1)
+        ]
+    );
 }
 
 #[test]

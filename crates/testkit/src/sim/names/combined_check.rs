@@ -45,11 +45,14 @@ pub fn check(cluster: &Cluster, findings: &mut Vec<String>) -> Result<usize, Str
             SpaceBy::Ending,
             SpaceBy::Day,
         ] {
-            for (counter, n) in engine.names_space(by).map_err(text)? {
+            for (counter, n) in engine.partial_namespace().space(by).map_err(text)? {
                 add(counter, n);
             }
         }
-        let sums = engine.names_sums(&directories).map_err(text)?;
+        let sums = engine
+            .partial_namespace()
+            .sums(&directories)
+            .map_err(text)?;
         for (id, sums) in directories.iter().zip(sums) {
             for measure in [
                 Measure::Files,

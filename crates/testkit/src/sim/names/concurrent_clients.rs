@@ -600,7 +600,6 @@ fn listed(
             path: directory.clone(),
             after,
             limit: 20,
-            directories: false,
         };
         let response = client_view.call_at(at, &ClientRequest::Names(Box::new(call)));
         match response {

@@ -47,7 +47,6 @@ impl Files<'_> {
             path: path.clone(),
             after: None,
             limit: 1_000,
-            directories: false,
         };
         match self.call(call)? {
             NamespaceResponse::Page(entries, false) => {

@@ -21,6 +21,7 @@ use esker_model::namespace::{
 use esker_model::object::Principal;
 use esker_model::{Error, GraphWrite as _, NeverCancel};
 use esker_store::memory::MemoryStore;
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -65,6 +66,7 @@ pub fn run(seed: u64, tracing: bool) -> RunReport {
             opens: Rng::new(seed ^ 0x6f70_656e),
             open: OpenPairs::default(),
             sent: 0,
+            compared: Cell::new(0),
         };
         let open = SetAttributes {
             mode: Some(0o777),
@@ -132,6 +134,7 @@ pub fn run(seed: u64, tracing: bool) -> RunReport {
         for principal in &people {
             client.compare(principal, names)?;
         }
+        report.compared = client.compared.get();
         report.applied = combined_check::check(&cluster, &mut report.findings)?;
         let splits = (0..cluster.len()).filter_map(|at| cluster.node(at));
         report.tables = cluster.files.read_count();
@@ -162,14 +165,54 @@ struct NamespaceClient {
     open: OpenPairs,
     /// Number of numbered changes.
     sent: u64,
+    /// Number of responses that were compared.
+    compared: Cell<usize>,
 }
 
 impl NamespaceClient {
     fn call(&self, call: Call) -> Result<Result<NamespaceResponse, ChangeError>, String> {
+        self.compared.update(|n| n + 1);
         match self.client_view.call(&ClientRequest::Names(Box::new(call))) {
             Ok(ClientResponse::Names(response)) => Ok(Ok(response)),
             Ok(other) => Err(format!("an answer to something else: {other:?}")),
             Err(e) => Ok(Err(e.into())),
+        }
+    }
+
+    /// Compares the space used by each directory at and below a path.
+    fn compare_usages(&self, principal: &Principal, at: &NamePath) -> Result<(), String> {
+        self.compared.update(|n| n + 1);
+        let mut expected = Vec::new();
+        let read = self
+            .model
+            .usages(Some(principal), at, &NeverCancel, &mut |path, usage| {
+                expected.push((path.clone(), *usage));
+                ControlFlow::Continue(())
+            });
+        let expected = read.map(|()| expected).map_err(ChangeError::from);
+        let request = ClientRequest::Usages(principal.clone(), at.clone());
+        let got = match self.client_view.call(&request) {
+            Ok(ClientResponse::Usages(usages)) => Ok(usages),
+            Ok(other) => return Err(format!("an answer to something else: {other:?}")),
+            Err(e) => Err(ChangeError::from(e)),
+        };
+        if got != expected {
+            return Err(format!(
+                "user {}: below {at} is {got:?}, expected {expected:?}",
+                principal.uid
+            ));
+        }
+        // `usages` follows a symbolic link to a directory, and `usage` does not.
+        let at_directory = self.model.stat(Some(principal), at, false);
+        if !at_directory.is_ok_and(|inode| inode.is_directory()) {
+            return Ok(());
+        }
+        let sum = self.model.usage(Some(principal), at, true);
+        match (expected, sum) {
+            (Ok(all), Ok(sum)) if all.first().is_some_and(|(_, first)| *first != sum) => {
+                Err(format!("{at} holds {sum:?}, listed as {all:?}"))
+            }
+            _ => Ok(()),
         }
     }
 
@@ -273,7 +316,6 @@ impl NamespaceClient {
                     path: directory.clone(),
                     after,
                     limit,
-                    directories: false,
                 };
                 let (entries, more) = match self.call(call)? {
                     Ok(NamespaceResponse::Page(entries, more)) => (entries, more),
@@ -310,6 +352,7 @@ impl NamespaceClient {
         } = self;
         ClusterAndEngine { client_view, model }.compare(rng, principal, names)?;
         let root = NamePath::root();
+        self.compare_usages(principal, &root)?;
         let mut expected = Tree::new();
         let walked = self
             .model
@@ -365,10 +408,15 @@ impl NamespaceClient {
                 return Err(format!("{at} holds {got:?}, expected {expected:?}"));
             }
         }
-        let expected = self.model.space(SpaceBy::Kind).map_err(|e| e.to_string())?;
-        match self.call(Call::Space(SpaceBy::Kind))? {
-            Ok(NamespaceResponse::Space(got)) if got == expected => Ok(()),
-            got => Err(format!("sums are {got:?}, expected {expected:?}")),
+        let at = random_path(&mut self.rng, names);
+        self.compare_usages(principal, &at)?;
+        for by in [SpaceBy::Kind, SpaceBy::User, SpaceBy::Ending] {
+            let expected = self.model.space(by).map_err(|e| e.to_string())?;
+            match self.call(Call::Space(by))? {
+                Ok(NamespaceResponse::Space(got)) if got == expected => {}
+                got => return Err(format!("sums are {got:?}, expected {expected:?}")),
+            }
         }
+        Ok(())
     }
 }

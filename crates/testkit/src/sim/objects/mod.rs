@@ -6,6 +6,7 @@
 //! other may get them; and a client to which they were refused must have met one that had them.
 
 mod object_client;
+pub mod visibility;
 
 use super::blocking_client::BlockingClient;
 use super::check::Findings;
