@@ -168,10 +168,6 @@ impl RowPlacement for SoleEngine {
         RowLocation::Local
     }
 
-    fn sums(&self, _directory: VertexId) -> bool {
-        true
-    }
-
     fn is_home(&self, _id: VertexId) -> bool {
         true
     }
@@ -200,7 +196,8 @@ fn move_directory(engine: &Engine, kind: &str) {
         "local" => drop(rename(engine, "/d", "/e").unwrap()),
         "distributed" => {
             let placement = SoleEngine(AtomicU64::new(engine.newest_assigned().0 + (1 << 16)));
-            let done = engine.change_names_local(None, &[rename_it], &placement, None);
+            let names = engine.partial_namespace();
+            let done = names.change(None, &[rename_it], &placement, None);
             assert!(done.unwrap().answers[0].is_ok());
         }
         // The rows of the rename do not matter here.
