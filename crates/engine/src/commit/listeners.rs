@@ -3,7 +3,7 @@
 use super::changed_row::ChangedRow;
 use super::participant::{CommitParticipant, PendingCommit};
 use crate::Engine;
-use crate::feed::FeedEntry;
+use crate::feed::{Feed, FeedEntry};
 use crate::names::NamesChange;
 use esker_model::object::ObjectId;
 use esker_model::{Result, Version};
@@ -56,7 +56,7 @@ impl CommitParticipant for Listeners<'_> {
         let followed = feed.is_followed();
         let listed = commit.effects.are_listed();
         let file_vertices = names.has_vertices();
-        let mut entry = (followed && listed).then(|| feed.collect(store, file_vertices));
+        let mut entry = (followed && listed).then(|| Feed::collect(store, file_vertices));
         let mut watched = names.watch.collect(store, file_vertices);
         if entry.is_some() || watched.is_some() {
             for row in commit.rows().filter_map(ChangedRow::of) {

@@ -182,11 +182,7 @@ impl Feed {
     }
 
     /// Begins to collect the items that a commit is about to touch. `file_vertices` tells whether files may have vertices.
-    pub(crate) fn collect<'s>(
-        &self,
-        store: &'s Arc<dyn Store>,
-        file_vertices: bool,
-    ) -> FeedCollector<'s> {
+    pub(crate) fn collect(store: &Arc<dyn Store>, file_vertices: bool) -> FeedCollector<'_> {
         FeedCollector {
             store: &**store,
             file_vertices,

@@ -133,7 +133,7 @@ impl Txn<'_, '_> {
     }
 
     /// Sets the times of a directory that are derived from its entries, so that a write keeps them.
-    pub(super) fn with_entries(&self, names: &NamesTxn<'_>, inode: Inode) -> Result<Inode> {
+    pub(super) fn with_entries(names: &NamesTxn<'_>, inode: Inode) -> Result<Inode> {
         if !inode.is_directory() {
             return Ok(inode);
         }
@@ -249,7 +249,7 @@ impl Txn<'_, '_> {
         set: &SetAttributes,
     ) -> Result<VertexId> {
         let (before, at) = self.inode_at(names, principal, path, follow)?;
-        let present = self.with_entries(names, before.clone())?;
+        let present = Self::with_entries(names, before.clone())?;
         let mut inode = present.clone();
         let now = self.now_nanos();
         let owner = principal.is_none_or(|a| a.uid == 0 || a.uid == i64::from(before.uid));
@@ -346,7 +346,7 @@ impl Txn<'_, '_> {
         }
         let (before, at) = self.inode_at(names, principal, path, true)?;
         check_xattr(&before, principal, name, path)?;
-        let mut inode = self.with_entries(names, before.clone())?;
+        let mut inode = Self::with_entries(names, before.clone())?;
         let found = inode
             .xattrs
             .binary_search_by(|(n, _)| n.as_slice().cmp(name));

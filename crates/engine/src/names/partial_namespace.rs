@@ -43,7 +43,7 @@ impl Engine {
     }
 }
 
-impl<'e> PartialNamespace<'e> {
+impl PartialNamespace<'_> {
     /// Marks the namespace as distributed over several engines.
     pub fn set_distributed(self) {
         self.0.names.distributed.store(true, Ordering::Release);

@@ -151,7 +151,7 @@ impl Txn<'_, '_> {
         let kind = inode.kind();
         if kind == Kind::Directory {
             // Times derived from entries count only where they are newer than the inode's version.
-            let present = self.with_entries(names, inode.clone())?;
+            let present = Self::with_entries(names, inode.clone())?;
             for (inode, sign) in [(&inode, -1), (&present, 1)] {
                 space::count_inode(inode, &old_name, sign, &mut |c, n| names.note(c, n));
             }

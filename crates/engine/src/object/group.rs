@@ -61,12 +61,13 @@ impl Engine {
         if cancel.cancelled() {
             return Err(Error::Interrupted);
         }
-        let (kind, now) = match version {
-            Some(version) => (CommitKind::Decided, version),
-            None => {
-                let now = writer.clock.tick(self.clock.now_millis());
-                (CommitKind::Local, now)
-            }
+        let (kind, now) = if let Some(version) = version {
+            (CommitKind::Decided, version)
+        } else {
+            (
+                CommitKind::Local,
+                writer.clock.tick(self.clock.now_millis()),
+            )
         };
         let group = self.without_later(group, now);
         let (ops, tags) = self.tag_changes(&schema, asked, group)?;

@@ -232,7 +232,7 @@ impl Run<'_> {
         let filters = plan.filters(position)?;
         let mut refused = Vec::new();
         if !self.engine.admits_all(plan, filters) {
-            fresh = self.matching(fresh, filters, &mut refused)?;
+            fresh = self.matching(&fresh, filters, &mut refused)?;
         }
         if self.visibility.is_some() {
             fresh = self.visible(fresh, &mut refused)?;
@@ -255,7 +255,7 @@ impl Run<'_> {
     /// Returns the vertices that exist at the traversal's version and satisfy the filters.
     fn matching(
         &self,
-        fresh: Vec<u32>,
+        fresh: &[u32],
         filters: &[VertexFilter],
         refused: &mut Vec<u32>,
     ) -> Result<Vec<u32>> {

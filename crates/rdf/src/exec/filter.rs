@@ -21,7 +21,8 @@ pub(super) fn apply(
     let mut i = 0;
     while let Some(f) = filters.get(i) {
         let bound = || f.expr.vars().iter().all(|v| table.is_always_bound(*v));
-        if !all && !(is_movable(&f.expr) && bound()) {
+        let movable = all || is_movable(&f.expr) && bound();
+        if !movable {
             i += 1;
             continue;
         }

@@ -32,7 +32,7 @@ impl Join {
             keep.extend(filters.iter().flat_map(|f| f.expr.vars()));
             keep.extend(rest.flat_map(|l| &l.vars));
             let empty_ends = matches!(later.plan.op, Op::Union(_));
-            table = later.join(ctx, table, &keep)?;
+            table = later.join(ctx, &table, &keep)?;
             if empty_ends && table.is_empty() {
                 ctx.chose(slot, || "the rest is not needed: a union is empty".into());
                 return Ok(Table::empty(self.needed.clone()));
@@ -260,25 +260,25 @@ fn take_ready(filters: &mut Vec<&Filter>, left: &Table, right: &Table) -> Vec<Ex
 
 impl Later {
     /// Joins the solutions with this part.
-    fn join(&self, ctx: &Context<'_>, table: Table, keep: &[Var]) -> Result<Table> {
+    fn join(&self, ctx: &Context<'_>, table: &Table, keep: &[Var]) -> Result<Table> {
         let began = Began::now(ctx);
         let rows = table.len();
         let slot = &self.plan.slot;
         let found = match &self.plan.op {
             Op::Union(union) => {
-                let (found, joined) = union.led(ctx, slot, &table)?;
+                let (found, joined) = union.led(ctx, slot, table)?;
                 if joined {
                     began.end(ctx, slot, rows, found.len());
                     return Ok(found);
                 }
                 found
             }
-            Op::Service(service) => service.run(ctx, slot, Some(&table))?,
-            Op::Path(path) => path.from(ctx, slot, &table)?,
+            Op::Service(service) => service.run(ctx, slot, Some(table))?,
+            Op::Path(path) => path.from(ctx, slot, table)?,
             _ => self.plan.run_operator(ctx)?,
         };
         began.end(ctx, slot, rows, found.len());
-        join(ctx, &table, &found, &[], &[], Mode::Inner, keep)
+        join(ctx, table, &found, &[], &[], Mode::Inner, keep)
     }
 }
 

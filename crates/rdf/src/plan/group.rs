@@ -68,7 +68,7 @@ impl Planner<'_, '_> {
         let limit_alone = limit.filter(|_| alone);
         let count = required.count && alone && sorted.paths.is_empty();
         let patterns = self.patterns(&group, &sorted.input_vars, required, limit_alone, count)?;
-        let later = self.later(&group, &mut sorted, required);
+        let later = Self::later(&group, &mut sorted, required);
         let inputs = sorted.inputs;
         if required.count {
             fixed.clear();
@@ -95,7 +95,7 @@ impl Planner<'_, '_> {
     /// Plans OPTIONAL whose variable must be unbound.
     fn anti_join(&self, g: Group, required: &Required) -> Result<Plan> {
         let tested: Vec<Var> = g.filters.iter().flat_map(Expr::vars).collect();
-        let more = required.with(tested.into_iter());
+        let more = required.with(tested);
         let mut parts = g.parts.into_iter();
         let Some(Node::LeftJoin {
             left,
@@ -213,7 +213,7 @@ impl Planner<'_, '_> {
     }
 
     /// Plans the unions whose branches are led by the other parts, and puts them before services and paths.
-    fn later(&self, group: &GroupParts, sorted: &mut Sorted, required: &Required) -> Vec<Later> {
+    fn later(group: &GroupParts, sorted: &mut Sorted, required: &Required) -> Vec<Later> {
         let others = sorted.services.iter().chain(&sorted.paths);
         let others: Vec<Var> = others.flat_map(|l| &l.vars).copied().collect();
         // Filters on variables that are bound before have run before.

@@ -10,6 +10,7 @@ use crate::algebra::{Path, Pos, Service};
 use crate::exec::{Context, Var};
 use crate::expr::Expr;
 use crate::id::Id;
+use std::fmt::Write as _;
 
 /// Assumed number of solutions from another endpoint.
 const SENT: f64 = 100.0;
@@ -149,7 +150,8 @@ impl Viewer<'_, '_> {
             label += ", only counted";
         }
         if let Some(n) = pattern.limit {
-            label += &format!(", {n} suffice");
+            // Writing to a string does not fail.
+            let _ = write!(label, ", {n} suffice");
         }
         let mut node = leaf(label, last.unwrap_or(begin));
         node.adaptive = match (&pattern.led, &pattern.steps) {
@@ -227,7 +229,12 @@ impl Viewer<'_, '_> {
         let parts = join.inputs.len() + join.patterns.len() + join.later.len();
         let mut label = if parts < 2 { "group" } else { "join" }.to_owned();
         for (var, id) in &join.fixed {
-            label += &format!(", {} is {}", self.ctx.name(*var), self.ctx.show_term(*id));
+            let _ = write!(
+                label,
+                ", {} is {}",
+                self.ctx.name(*var),
+                self.ctx.show_term(*id)
+            );
         }
         PlanNode {
             adaptive: (optimise && parts > 1)

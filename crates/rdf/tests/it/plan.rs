@@ -3,6 +3,7 @@
 use crate::{load, options};
 use esker_rdf::{Dataset, Found, Options, PlanNode, query};
 use std::cell::Cell;
+use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Explains a query and runs it, and compares the explained operators with those that ran. Returns the plan that ran.
@@ -78,15 +79,17 @@ fn same_operators(plan: &PlanNode, run: &PlanNode, same: &Cell<usize>) -> Result
 fn data() -> Dataset {
     let mut text = String::new();
     for n in 0..300 {
-        text += &format!(
-            "<http://e/n{n}> <http://e/p> {} ; <http://e/q> <http://e/n{}> ; a <http://e/T{}> .\n",
+        let _ = writeln!(
+            text,
+            "<http://e/n{n}> <http://e/p> {} ; <http://e/q> <http://e/n{}> ; a <http://e/T{}> .",
             n % 7,
             (n * 3) % 40,
             n % 3
         );
         if n % 5 == 0 {
-            text += &format!(
-                "GRAPH <http://g/{}> {{ <http://e/n{n}> <http://e/p> {n} }}\n",
+            let _ = writeln!(
+                text,
+                "GRAPH <http://g/{}> {{ <http://e/n{n}> <http://e/p> {n} }}",
                 n % 4
             );
         }

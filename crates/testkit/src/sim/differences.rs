@@ -53,7 +53,7 @@ pub fn run(seed: u64, servers: u32, page_rows: u32, tracing: bool) -> RunReport 
     report
 }
 
-fn text(e: Error) -> String {
+fn text(e: &Error) -> String {
     e.to_string()
 }
 
@@ -65,8 +65,8 @@ fn compare(cluster: &Rc<Cluster>, seed: u64) -> Result<usize, String> {
         Arc::new(NoArchive),
         cluster.shape.engine,
     )
-    .map_err(text)?;
-    engine.define(&schema_changes()).map_err(text)?;
+    .map_err(|e| text(&e))?;
+    engine.define(&schema_changes()).map_err(|e| text(&e))?;
     let graph = TestGraph::new();
     let mut rng = Rng::new(seed ^ 0x6469_6666);
     let mut versions = vec![Version::ZERO, Version::MAX];
@@ -129,7 +129,7 @@ fn in_pages(
 }
 
 fn diff_of(response: Result<ClientResponse>) -> Result<Vec<Difference>, String> {
-    match response.map_err(text)? {
+    match response.map_err(|e| text(&e))? {
         ClientResponse::Diff(found) => Ok(found),
         other => Err(format!("an answer to something else: {other:?}")),
     }
@@ -167,7 +167,7 @@ pub fn measure(
         apply(&client, (from..count.min(from + 100)).map(create))?;
     }
     let found = client.call(&ClientRequest::Find(Find::all(Expr::All)));
-    let ClientResponse::Found(found, _) = found.map_err(text)? else {
+    let ClientResponse::Found(found, _) = found.map_err(|e| text(&e))? else {
         return Err("an answer to something else".into());
     };
     let objects: Vec<VertexRef> = found
@@ -213,7 +213,7 @@ fn apply(client: &BlockingClient, ops: impl Iterator<Item = Op>) -> Result<(), S
     batch.mutations = ops.map(mutation).collect();
     client
         .call(&ClientRequest::Apply(batch))
-        .map_err(text)
+        .map_err(|e| text(&e))
         .map(|_| ())
 }
 

@@ -110,10 +110,10 @@ impl SubtreeExport<'_> {
                 })?
             }
         };
-        if !inode.is_directory() {
-            if let Some(user) = LocalRows(self.engine).tags(inode.id)? {
-                show_tags(&mut inode, &user);
-            }
+        if !inode.is_directory()
+            && let Some(user) = LocalRows(self.engine).tags(inode.id)?
+        {
+            show_tags(&mut inode, &user);
         }
         let linked = inode.links > 1 && !inode.is_directory();
         let plain = !linked && inode.xattrs.is_empty();
