@@ -36,7 +36,7 @@ fn host_row(name: &str, value: u8) -> SideWrites {
     }
 }
 
-fn part<'a>(version: u64, op: &'a Op, side_writes: SideWrites) -> PartCommit<'a> {
+fn part(version: u64, op: &Op, side_writes: SideWrites) -> PartCommit<'_> {
     let op = PartOp {
         at: None,
         change: PartChange::Vertex(op),
