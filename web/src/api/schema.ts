@@ -5890,9 +5890,9 @@ export interface operations {
                 "named-graph-uri"?: string[];
                 /** @description how long it may take: 10, 10s or 500ms */
                 timeout?: string;
-                /** @description `true`: say how it would be answered, with estimates, and do not run it; text */
+                /** @description `true`: say how it would be answered, with estimates, and do not run it; text, or JSON where it is accepted */
                 explain?: boolean;
-                /** @description `true`: run it, and say how it was answered in the place of the answer; text */
+                /** @description `true`: run it, and say how it was answered in the place of the answer; text, or JSON where it is accepted */
                 profile?: boolean;
                 /** @description user id of the principal: only what it may read is returned, only graphs that they may write are changed */
                 uid?: number;
@@ -5921,6 +5921,7 @@ export interface operations {
                     "application/n-triples": string;
                     "application/rdf+xml": string;
                     "application/ld+json": string;
+                    "application/json": string;
                 };
             };
             /** @description the request makes no sense as it stands: what, where, what to do */
@@ -5979,9 +5980,9 @@ export interface operations {
                 "named-graph-uri"?: string[];
                 /** @description how long it may take: 10, 10s or 500ms */
                 timeout?: string;
-                /** @description `true`: say how it would be answered, with estimates, and do not run it; text */
+                /** @description `true`: say how it would be answered, with estimates, and do not run it; text, or JSON where it is accepted */
                 explain?: boolean;
-                /** @description `true`: run it, and say how it was answered in the place of the answer; text */
+                /** @description `true`: run it, and say how it was answered in the place of the answer; text, or JSON where it is accepted */
                 profile?: boolean;
                 /** @description user id of the principal: only what it may read is returned, only graphs that they may write are changed */
                 uid?: number;
