@@ -2,20 +2,17 @@
 
 use crate::names::{change, directory, mkdir, path, rename, stat, touch};
 use crate::small::Small;
-use esker_engine::{
-    Absent, Engine, PartChange, PartCommit, PartOp, RowLocation, RowPlacement, Settings, SideWrites,
-};
+use esker_engine::{Absent, Engine, PartChange, PartCommit, PartOp, Settings, SideWrites};
 use esker_model::filter::Expr;
 use esker_model::namespace::{Change, NamePath};
 use esker_model::object::{Identity, ObjectWrite as _, TagChange, TagWhere};
 use esker_model::{
-    Commit, EdgeKey, Error, GraphRead as _, NeverCancel, Op, Properties, Result, Version, VertexId,
+    Commit, EdgeKey, Error, GraphRead as _, NeverCancel, Op, Properties, Result, Version,
 };
 use esker_store::fault::Operation;
 use esker_store::{Durability, Table};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 fn disk_full() -> Error {
     Error::io("writing", std::io::Error::from_raw_os_error(28))
@@ -160,58 +157,21 @@ proptest! {
     }
 }
 
-/// An engine that has all rows of a distributed namespace.
-struct SoleEngine(AtomicU64);
-
-impl RowPlacement for SoleEngine {
-    fn locate(&self, _key: &[u8]) -> RowLocation {
-        RowLocation::Local
-    }
-
-    fn is_home(&self, _id: VertexId) -> bool {
-        true
-    }
-
-    fn is_sole_engine(&self) -> bool {
-        true
-    }
-
-    fn busy(&self) -> bool {
-        false
-    }
-
-    fn version(&self) -> Version {
-        Version(self.0.fetch_add(1 << 16, Ordering::Relaxed))
-    }
-}
-
 /// Renames a directory, by one of the kinds of commits that can.
 fn move_directory(engine: &Engine, kind: &str) {
-    let rename_it = Change::Rename {
-        from: path("/d"),
-        to: path("/e"),
-        no_replace: false,
-    };
-    match kind {
-        "local" => drop(rename(engine, "/d", "/e").unwrap()),
-        "distributed" => {
-            let placement = SoleEngine(AtomicU64::new(engine.newest_assigned().0 + (1 << 16)));
-            let names = engine.partial_namespace();
-            let done = names.change(None, &[rename_it], &placement, None);
-            assert!(done.unwrap().answers[0].is_ok());
-        }
-        // The rows of the rename do not matter here.
-        _ => {
-            let side_writes = SideWrites {
-                moves_paths: true,
-                ..host_row("cluster/x", 1)
-            };
-            let version = engine.newest_assigned();
-            engine
-                .apply_part(version, &[], Absent::Refuse, side_writes)
-                .unwrap();
-        }
+    if kind == "local" {
+        rename(engine, "/d", "/e").unwrap();
+        return;
     }
+    // The rows of the rename do not matter here.
+    let side_writes = SideWrites {
+        moves_paths: true,
+        ..host_row("cluster/x", 1)
+    };
+    let version = engine.newest_assigned();
+    engine
+        .apply_part(version, &[], Absent::Refuse, side_writes)
+        .unwrap();
 }
 
 /// A directory was moved by a change of a distributed namespace. The change feed in memory told its followers to read
@@ -219,7 +179,7 @@ fn move_directory(engine: &Engine, kind: &str) {
 /// did not learn that the paths of all descendants had changed. Every commit that moves paths now ends the feed on disk.
 #[test]
 fn the_feed_on_disk_ends_when_paths_move() {
-    for kind in ["local", "distributed", "part"] {
+    for kind in ["local", "part"] {
         let small = Small::with(sync());
         let engine = &small.engine;
         mkdir(engine, "/d");
