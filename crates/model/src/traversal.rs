@@ -322,6 +322,7 @@ pub struct TravelResult {
     /// Statistics of each server in each hop; empty for an embedded database.
     pub servers: Vec<ServerStep>,
     /// The version as of which the graph was read: that of `as_of(t)`; for `versions(t1, t2)` the last version of the range;
-    /// for the present, or a range that has not ended, the newest version when the traversal began.
+    /// for the present, or a range that has not ended, the newest version when the traversal began, or [`Version::MAX`] if
+    /// that would tell a limited principal of changes that it may not see.
     pub as_of: Version,
 }

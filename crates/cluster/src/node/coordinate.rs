@@ -45,7 +45,7 @@ impl Node {
             return done;
         }
         self.check_serving()?;
-        self.clock.witness(seen);
+        self.observe_client_version(seen);
         if batch.len() > BATCH_MUTATIONS_MAX {
             return Err(Error::Limit {
                 what: "a batch's number of mutations".into(),

@@ -73,7 +73,7 @@ impl Node {
         seen: Version,
     ) -> Result<Vec<Option<Found>>> {
         self.check_serving()?;
-        self.clock.witness(seen);
+        self.observe_client_version(seen);
         let home = |key: &ObjectKey| match key {
             ObjectKey::Id(id) => self.home(id.vertex()),
             ObjectKey::Identity(identity) => self.home(identity.prefix().home_vertex()),
@@ -148,7 +148,7 @@ impl Node {
         sink: &mut dyn FnMut(Found) -> Flow,
     ) -> Result<FindReport> {
         self.check_serving()?;
-        self.clock.witness(seen);
+        self.observe_client_version(seen);
         let id = FindId {
             server: self.settings.id,
             incarnation: self.incarnation,
@@ -193,7 +193,7 @@ impl Node {
         seen: Version,
     ) -> Result<Vec<TagInfo>> {
         self.check_serving()?;
-        self.clock.witness(seen);
+        self.observe_client_version(seen);
         let call = ObjectCall::Tags {
             principal: principal.cloned(),
             at: self.newest(),
@@ -230,7 +230,7 @@ impl Node {
         seen: Version,
     ) -> Result<TagReport> {
         self.check_serving()?;
-        self.clock.witness(seen);
+        self.observe_client_version(seen);
         let at = self.newest();
         let mut report = TagReport {
             matches: 0,

@@ -120,6 +120,9 @@ pub const SERVERS_MAX: usize = STRIDE as usize;
 /// Longest wait of a read for a write that is prepared and not decided, in milliseconds.
 const UNDECIDED_MAX: u64 = 10_000;
 
+/// How far ahead of this machine's clock a version may be that a client says it has seen, in milliseconds.
+const CLIENT_LEAD_MILLIS: u64 = 3_600_000;
+
 /// A server of a cluster.
 pub struct Node {
     settings: Settings,
@@ -269,7 +272,7 @@ impl Node {
                         Ok(answer)
                     }
                     Request::Apply { batch, seen, how } => {
-                        self.clock.witness(seen);
+                        self.observe_client_version(seen);
                         let (commit, position) = self.apply_here(batch, seen, how.retained).await?;
                         Ok(Response::Batch(commit, position))
                     }
@@ -364,6 +367,15 @@ impl Node {
             "{} is starting: it waits for the other servers to send what it missed; try again",
             self.settings.id
         )))
+    }
+
+    /// Advances the clock to a version that a client says it has seen, unless that is more than [`CLIENT_LEAD_MILLIS`]
+    /// ahead of this machine: then the client has read data dated in the future, or it lies, and the clock must not follow.
+    fn observe_client_version(&self, seen: Version) {
+        let latest = self.time.now_millis().saturating_add(CLIENT_LEAD_MILLIS);
+        if seen <= Version::new(latest, 0) {
+            self.clock.witness(seen);
+        }
     }
 
     /// Records another server's clock, newest version and incarnation.

@@ -30,8 +30,8 @@ impl Node {
         if as_of != Version::MAX {
             return as_of;
         }
-        self.clock.witness(seen);
-        let known = self.newest_known();
+        self.observe_client_version(seen);
+        let known = self.newest_known().max(seen);
         let now = self.newest();
         if known > now { Version::MAX } else { now }
     }
@@ -280,7 +280,7 @@ impl Node {
     /// Whether the caller must not see one of these vertices.
     async fn hides(self: &Arc<Self>, ids: &[VertexId], caller: Caller<'_>) -> Result<bool> {
         self.check_serving()?;
-        self.clock.witness(caller.seen);
+        self.observe_client_version(caller.seen);
         let mut visibility = Visibility::of(caller.principal);
         self.learn(&mut visibility, ids.iter().copied()).await?;
         Ok(ids.iter().any(|id| !visibility.sees(*id)))
@@ -293,7 +293,7 @@ impl Node {
         seen: Version,
     ) -> Result<Vec<u64>> {
         self.check_serving()?;
-        self.clock.witness(seen);
+        self.observe_client_version(seen);
         let mut sums = vec![0_u64; of.len()];
         for (server, answer) in self.read_all(&Read::Degrees { of: of.to_vec() }).await? {
             let Response::Degrees(degrees) = answer else {
@@ -314,7 +314,7 @@ impl Node {
         seen: Version,
     ) -> Result<Vec<Degree>> {
         self.check_serving()?;
-        self.clock.witness(seen);
+        self.observe_client_version(seen);
         // If every vertex has edges on all servers, the highest degrees of one server say nothing about the sums.
         let spread = self.placement.partitions(&Splits::default()).len() > 1;
         let most = if spread { usize::MAX } else { limit };
@@ -345,7 +345,7 @@ impl Node {
     /// Returns counts by type, as [`esker_model::GraphRead::counts`].
     pub async fn counts(self: &Arc<Self>, seen: Version) -> Result<Counts> {
         self.check_serving()?;
-        self.clock.witness(seen);
+        self.observe_client_version(seen);
         let mut sum = self.engine.counts()?;
         for total in sum.vertices.iter_mut().map(|(_, n)| n) {
             *total = 0;

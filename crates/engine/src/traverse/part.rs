@@ -91,6 +91,16 @@ impl TraversalPlan {
         }
     }
 
+    /// The version as of which the traversal reads. `now` stands for the present: a traversal of the present reads as of it,
+    /// and a range that has not ended ends at it.
+    pub fn as_of(&self, now: Version) -> Version {
+        match self.plan.versions {
+            Versions::AsOf(Version::MAX) => now,
+            Versions::AsOf(v) => v,
+            Versions::Range(_) => self.newest().min(now),
+        }
+    }
+
     /// The version used as the present, if the traversal reads the present.
     pub(super) fn present(&self) -> Option<Version> {
         self.present

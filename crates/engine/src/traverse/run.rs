@@ -35,7 +35,12 @@ pub(crate) fn run(
         ..*budget
     };
     let context = engine.traversal_context(&plan, &counted_by_reader, cancel)?;
-    let newest = engine.newest_stored();
+    // The newest version would tell a limited principal that something hidden has changed.
+    let newest = if limited {
+        Version::MAX
+    } else {
+        engine.newest_stored()
+    };
     let mut driver = TraversalDriver::new(&plan, traversal, budget);
     let mut run = Run {
         engine,
@@ -52,12 +57,7 @@ pub(crate) fn run(
         let done = run.step(&driver, step)?;
         driver.stepped(&done);
     }
-    let as_of = match plan.versions() {
-        Versions::AsOf(Version::MAX) => newest,
-        Versions::AsOf(as_of) => as_of,
-        Versions::Range(_) => plan.newest().min(newest),
-    };
-    Ok(run.finish(driver, as_of))
+    Ok(run.finish(driver, plan.as_of(newest)))
 }
 
 /// A traversal in progress.

@@ -13,6 +13,7 @@ pub mod blocking_client;
 pub mod chaos;
 pub mod check;
 pub mod client;
+pub mod client_version;
 pub mod cluster;
 pub mod copies;
 pub mod differences;

@@ -7,6 +7,8 @@
 )]
 
 use esker_cluster::node::PAGE_ROWS;
+use esker_model::Version;
+use esker_testkit::sim::client_version::commit_after_claim;
 use esker_testkit::sim::cluster::Subject;
 use esker_testkit::sim::differences;
 use esker_testkit::sim::faulty_engine::EngineFault;
@@ -216,6 +218,21 @@ fn differences_are_sent_and_looked_up_in_pages() {
         "{:?}",
         large.pages
     );
+}
+
+/// One request with a version near the end of all versions once moved the clock of the whole cluster there, for ever.
+#[test]
+fn clients_that_claim_versions_of_the_future_do_not_move_the_clock() {
+    for seed in 0..8 {
+        for seen in [u64::MAX - 1, u64::MAX - 100, u64::MAX >> 1] {
+            let (version, now) = commit_after_claim(seed, Version(seen)).unwrap();
+            let hours = version.millis().abs_diff(now) / 3_600_000;
+            assert!(
+                version > Version::ZERO && hours < 2,
+                "{version:?} at {now} ms"
+            );
+        }
+    }
 }
 
 #[test]

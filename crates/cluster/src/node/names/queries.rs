@@ -17,7 +17,7 @@ impl Node {
     /// Handles one call of a client that has seen version `seen`.
     pub async fn names(self: &Arc<Self>, call: Call, seen: Version) -> Result<Answer> {
         self.check_serving()?;
-        self.clock.witness(seen);
+        self.observe_client_version(seen);
         Ok(match call {
             Call::Stat {
                 principal,

@@ -39,6 +39,11 @@ impl Node {
         self.check_serving()?;
         let Caller { seen, principal } = caller.into();
         let now = self.read_version(Version::MAX, seen);
+        let limited = Principal::limited(principal).is_some();
+        let newest = match now {
+            Version::MAX if !limited => self.newest_known(),
+            now => now,
+        };
         let plan = self.engine.plan_traversal(traversal, now)?;
         let starts = match &traversal.start {
             Start::Vertices(names) => self.resolve(principal, names).await?,
@@ -73,8 +78,8 @@ impl Node {
             attempt += 1;
             match found {
                 Ok(visited) => {
-                    let mut result = run.result(visited, plan.newest());
-                    if Principal::limited(principal).is_some() {
+                    let mut result = run.result(visited, plan.as_of(newest));
+                    if limited {
                         // The number of edges read reveals more than the principal may see.
                         clear_work_counts(&mut result);
                     }
