@@ -12,8 +12,7 @@ use crate::read::{FirstError, corrupt};
 use crate::settings::{CheckOptions, CheckReport};
 use crate::txn::lock;
 use esker_model::key::{
-    Counter, EdgeKey, HistoryKey, Measure, RowKey, decode_type_index, type_index,
-    vertex as vertex_key,
+    Counter, EdgeKey, HistoryKey, IndexKey, Measure, RowKey, type_index, vertex as vertex_key,
 };
 use esker_model::record::{AttributeRecord, EdgeRecord, StaticRecord, VertexRecord};
 use esker_model::{Cancel, EdgeTypeId, Flow, Result, Schema, VertexId, VertexTypeId};
@@ -462,13 +461,13 @@ impl Check<'_> {
 
     fn index(&mut self) -> Result<bool> {
         self.each(Table::Index, &mut |check, key, _| {
-            if key.first() != Some(&1) {
-                return Ok(());
-            }
-            let stray = match decode_type_index(key) {
-                Ok(id) => !check
-                    .read
-                    .get_with(Table::Rows, &vertex_key(id), &mut |_| {})?,
+            let stray = match IndexKey::decode(key) {
+                Ok(IndexKey::Type(_, id)) => {
+                    !check
+                        .read
+                        .get_with(Table::Rows, &vertex_key(id), &mut |_| {})?
+                }
+                Ok(_) => return Ok(()),
                 Err(_) => true,
             };
             if stray {

@@ -26,7 +26,7 @@ use crate::catalog::{RETAINED_KEY, version_value};
 use crate::read::{FirstError, corrupt, vertex_record};
 use crate::settings::CompactReport;
 use crate::txn::lock;
-use esker_model::key::HistoryKey;
+use esker_model::key::{HistoryKey, without_version};
 use esker_model::record::EdgeRecord;
 use esker_model::{Cancel, Error, Flow, Result, Version};
 use esker_store::{KeyRange, Snapshot, Table, WriteBatch};
@@ -150,7 +150,7 @@ fn portion(
                 | HistoryKey::Attribute(_, _, v)
                 | HistoryKey::Edge(_, v) => *v,
             };
-            let part = key.get(..key.len().saturating_sub(8)).unwrap_or_default();
+            let part = without_version(key);
             // Newest first: the previous row, if it is of the same timeline, is the successor.
             let successor = match &timeline {
                 Some(t) if t.part == part => Some(t.version),

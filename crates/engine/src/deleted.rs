@@ -1,8 +1,7 @@
 //! The set of vertices that were ever deleted. It is usually empty, and then a traversal need not read the vertices it reaches.
 
 use crate::read::FirstError;
-use esker_model::codec::Reader;
-use esker_model::key::DELETED_INDEX_PREFIX;
+use esker_model::key::{DELETED_INDEX_PREFIX, IndexKey};
 use esker_model::{Error, Flow, Result, VertexId};
 use esker_store::{KeyRange, Store, Table};
 use foldhash::fast::FixedState;
@@ -29,11 +28,10 @@ impl DeletedVertices {
             Table::Index,
             &KeyRange::prefix(&DELETED_INDEX_PREFIX),
             &mut |key, _| {
-                let mut r = Reader::new(key);
-                let id = r.u8("an index marker").and_then(|_| r.array("a vertex id"));
-                these.insert(VertexId(
-                    error.keep(id.map_err(|e| Error::corrupt("a row of table `index`", e)))?,
-                ));
+                let corrupt = |e| Error::corrupt("a row of table `index`", e);
+                if let IndexKey::Deleted(id) = error.keep(IndexKey::decode(key).map_err(corrupt))? {
+                    these.insert(id);
+                }
                 if these.len() > IN_MEMORY_MAX {
                     Flow::Break(())
                 } else {

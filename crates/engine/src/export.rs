@@ -10,11 +10,12 @@ use crate::catalog::{
     NEWEST_KEY, RETAINED_KEY, SCHEMA_KEY, encode_schema, idempotency_row_key, read_version,
     version_value,
 };
-use crate::object::{ALIAS, IDENTITY, NewObjects, UNINDEXED, identity_key, object_of};
+use crate::object::{NewObjects, UNINDEXED, object_of};
 use crate::txn::ProducerRecord;
 use esker_model::idempotency::{PRODUCER_PREFIX, ProducerKey};
+use esker_model::key::names::NamesKey;
 use esker_model::key::{
-    DELETED_INDEX_PREFIX, EdgeKey, HistoryKey, RowKey, decode_type_index, vertex as vertex_key,
+    EdgeKey, HistoryKey, IndexKey, RowKey, identity_index, vertex as vertex_key,
 };
 use esker_model::namespace::record::{RowHome, row_home};
 use esker_model::object::{ObjectId, prefix_of};
@@ -54,28 +55,20 @@ pub fn row_subject(table: Table, key: &[u8]) -> Result<RowSubject> {
             HistoryKey::Static(id, _) | HistoryKey::Attribute(id, ..) => RowSubject::Vertex(id),
             HistoryKey::Edge(edge, _) => RowSubject::Edge(edge),
         },
-        Table::Index => match (key.first(), key.get(1..).and_then(|k| k.try_into().ok())) {
-            (Some(&IDENTITY), Some(_)) => RowSubject::Derived,
-            (Some(&ALIAS), Some(hash)) => RowSubject::Vertex(prefix_of(&hash).home_vertex()),
-            (Some(first), Some(id)) if [*first] == DELETED_INDEX_PREFIX => {
-                RowSubject::Vertex(VertexId(id))
-            }
-            _ => {
-                let id = decode_type_index(key).map_err(corrupt)?;
-                match ObjectId::of_vertex(id) {
-                    Some(_) => RowSubject::Derived,
-                    None => RowSubject::Vertex(id),
-                }
-            }
+        Table::Index => match IndexKey::decode(key).map_err(corrupt)? {
+            IndexKey::Identity(_) => RowSubject::Derived,
+            IndexKey::Alias(hash) => RowSubject::Vertex(prefix_of(&hash).home_vertex()),
+            IndexKey::Deleted(id) => RowSubject::Vertex(id),
+            IndexKey::Type(_, id) => match ObjectId::of_vertex(id) {
+                Some(_) => RowSubject::Derived,
+                None => RowSubject::Vertex(id),
+            },
         },
         Table::Names => match row_home(key).map_err(corrupt)? {
             RowHome::Entry(directory, hash) => RowSubject::Entry(directory, hash),
             RowHome::Home(id) => RowSubject::Vertex(id),
             // A past inode was stored on the server that wrote it; it now goes with the location record of its file.
-            RowHome::Anywhere => {
-                let id = key.get(1..17).and_then(|id| id.try_into().ok());
-                RowSubject::Vertex(VertexId(id.unwrap_or_default()))
-            }
+            RowHome::Anywhere => RowSubject::Vertex(NamesKey::decode(key).map_err(corrupt)?.id()),
         },
         Table::Counts | Table::Meta | Table::Objects => {
             return Err(Error::Invalid(format!(
@@ -229,7 +222,7 @@ impl Engine {
         let mut batch = WriteBatch::default();
         for (object, hash, row) in objects {
             batch.put(Table::Rows, vertex_key(object.vertex()), row);
-            let identity = identity_key(&hash.to_be_bytes());
+            let identity = identity_index(&hash.to_be_bytes());
             batch.put(Table::Index, identity, object.0.to_be_bytes());
         }
         let new_objects = NewObjects::default();

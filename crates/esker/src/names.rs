@@ -12,7 +12,7 @@ use esker_model::namespace::{
 };
 use esker_model::object::Principal;
 use esker_model::{Cancel, Error, Flow, Result, VertexId};
-use esker_rpc::producer::BatchNumber;
+use esker_process::producer::BatchNumber;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
@@ -219,7 +219,7 @@ impl Database {
     pub fn is_cluster(&self) -> Result<bool> {
         self.run(|s| match s {
             Session::Owner(_) | Session::Attached(_) => Ok(false),
-            Session::Server(c) => Ok(!c.cluster()?.servers.is_empty()),
+            Session::Server(c) => Ok(c.is_cluster()?),
         })
     }
 

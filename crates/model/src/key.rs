@@ -12,9 +12,12 @@
 //!           [id][03][edge type 2][destination 16][!v 8] a superseded edge, or its deletion
 //!  index    [01][vertex type 2][id]                     empty: the vertices of a type
 //!           [02][id]                                    empty: vertices that were ever deleted
+//!           [03][hash 16]                               the object with ID attributes of this hash
+//!           [04][hash 16]                               the same of an object on another server
 //!  counts   [id][edge type 2]                           exact degree (LEB128)
 //!           [00 × 16][kind 1][type 2]                   totals by type (LEB128)
 //!           [00 × 16][kind 1][key][measure 1]           space used by files, by directory, owner … (LEB128)
+//!  names    [marker 1][id] …                            the namespace: see [`names`]
 //!  meta     text                                        format, schema, idempotency keys, pending degree changes
 //! ```
 //!
@@ -22,6 +25,8 @@
 //! of anything is one exact get, because a seek costs as much as three gets.
 
 #![deny(clippy::indexing_slicing)]
+
+pub mod names;
 
 use crate::codec::{DecodeError, Reader};
 use crate::id::{EdgeTypeId, VertexId, VertexTypeId};
@@ -91,6 +96,14 @@ impl EdgeKey {
         })
     }
 
+    /// Returns the destination from the output of [`Self::encode`], without decoding the rest.
+    pub fn destination_of(key: &[u8]) -> Result<VertexId, DecodeError> {
+        let destination = key.get(EDGE_KEY_BYTES - VertexId::BYTES..);
+        destination
+            .and_then(|id| id.try_into().ok().map(VertexId))
+            .ok_or_else(|| Reader::new(key).error("a destination vertex id"))
+    }
+
     /// Encodes the key in `history` of this edge at a version.
     pub fn history(&self, version: Version) -> Vec<u8> {
         let mut key = self.encode().to_vec();
@@ -121,6 +134,38 @@ impl EdgeKey {
 /// Encodes a vertex's key in `rows`: `[id][01]`.
 pub fn vertex(id: VertexId) -> [u8; 17] {
     with_marker(id, STATIC)
+}
+
+/// Returns the vertex from the output of [`vertex`]; `None` for other keys of `rows`.
+pub fn vertex_of(key: &[u8]) -> Option<VertexId> {
+    let (marker, id) = key.split_last()?;
+    (*marker == STATIC).then_some(())?;
+    id.try_into().ok().map(VertexId)
+}
+
+/// Returns the vertex to which all rows of a range of `rows` belong, and whether the vertex's own row can be among
+/// them; `None` if there may be several vertices.
+pub fn single_vertex(from: &[u8], until: Option<&[u8]>) -> Option<(VertexId, bool)> {
+    let (id, rest) = from.split_first_chunk()?;
+    let marker = rest.first()?;
+    let is_single = until?.first_chunk() == Some(id);
+    is_single.then_some((VertexId(*id), *marker <= STATIC))
+}
+
+/// Returns the position of a key of `rows` among all keys: its first eight bytes as a number.
+pub fn position(key: &[u8]) -> Option<u64> {
+    key.first_chunk().map(|head| u64::from_be_bytes(*head))
+}
+
+/// Returns a key of `history` without its version: the same for all versions of one edge, attribute or static record.
+pub fn without_version(key: &[u8]) -> &[u8] {
+    key.split_last_chunk::<8>().map_or(&[], |(part, _)| part)
+}
+
+/// Returns the version in a key of `history`, without decoding the rest.
+pub fn version_of(key: &[u8]) -> Option<Version> {
+    let inverted = key.last_chunk().copied();
+    inverted.map(|version| Version(!u64::from_be_bytes(version)))
 }
 
 fn with_marker(id: VertexId, marker: u8) -> [u8; 17] {
@@ -219,6 +264,15 @@ impl RowKey {
             _ => EdgeKey::decode(key).map(Self::Edge),
         }
     }
+
+    /// Returns the row to which a key of `history` belongs, without decoding its version or an attribute's name.
+    pub fn of_history(key: &[u8]) -> Option<Self> {
+        if key.get(16) == Some(&EDGE) {
+            let edge = key.get(..EDGE_KEY_BYTES)?;
+            return EdgeKey::decode(edge).ok().map(Self::Edge);
+        }
+        key.first_chunk().map(|id| Self::Vertex(VertexId(*id)))
+    }
 }
 
 /// A decoded key of the table `history`.
@@ -281,14 +335,10 @@ pub fn type_index_prefix(type_id: VertexTypeId) -> [u8; 3] {
 
 /// Decodes the vertex from a key made by [`type_index`].
 pub fn decode_type_index(key: &[u8]) -> Result<VertexId, DecodeError> {
-    let mut r = Reader::new(key);
-    if r.u8("an index marker")? != 1 {
-        return Err(r.error("an index marker (01)"));
+    match IndexKey::decode(key)? {
+        IndexKey::Type(_, id) => Ok(id),
+        _ => Err(Reader::new(key).error("an index marker (01)")),
     }
-    r.u16("a vertex type")?;
-    let id = VertexId(r.array("a vertex id")?);
-    r.finish()?;
-    Ok(id)
 }
 
 /// Encodes the key in `index` that marks a vertex as having been deleted at some time: `[02][id]`.
@@ -302,6 +352,56 @@ pub fn deleted_index(id: VertexId) -> [u8; 17] {
 
 /// Prefix of all keys made by [`deleted_index`].
 pub const DELETED_INDEX_PREFIX: [u8; 1] = [2];
+
+/// Encodes the key in `index` of the object with ID attributes of a hash: `[03][hash]`.
+pub fn identity_index(hash: &[u8; 16]) -> [u8; 17] {
+    with_hash(3, hash)
+}
+
+/// Encodes the key in `index` that maps ID attributes, by their hash, to an object on another server: `[04][hash]`.
+pub fn alias_index(hash: &[u8; 16]) -> [u8; 17] {
+    with_hash(4, hash)
+}
+
+fn with_hash(marker: u8, hash: &[u8; 16]) -> [u8; 17] {
+    let mut key = [marker; 17];
+    if let Some(tail) = key.last_chunk_mut() {
+        *tail = *hash;
+    }
+    key
+}
+
+/// A decoded key of the table `index`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum IndexKey {
+    /// Key that lists a vertex under its type.
+    Type(VertexTypeId, VertexId),
+    /// Key that marks a vertex as having been deleted at some time.
+    Deleted(VertexId),
+    /// Key of the object with ID attributes of this hash.
+    Identity([u8; 16]),
+    /// Key of an object on another server, by the hash of its ID attributes.
+    Alias([u8; 16]),
+}
+
+impl IndexKey {
+    /// Decodes any key of `index`.
+    pub fn decode(key: &[u8]) -> Result<Self, DecodeError> {
+        let mut r = Reader::new(key);
+        let key = match r.u8("an index marker")? {
+            1 => {
+                let type_id = VertexTypeId(r.u16("a vertex type")?);
+                Self::Type(type_id, VertexId(r.array("a vertex id")?))
+            }
+            2 => Self::Deleted(VertexId(r.array("a vertex id")?)),
+            3 => Self::Identity(r.array("a hash")?),
+            4 => Self::Alias(r.array("a hash")?),
+            _ => return Err(r.error("an index marker (01 to 04)")),
+        };
+        r.finish()?;
+        Ok(key)
+    }
+}
 
 /// Identity of a counter in the table `counts`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -93,8 +93,8 @@ impl ArchiveCursor for Found<'_> {
         let rows = self.kept.range(range.from.clone()..);
         let rows = rows.take_while(move |(key, _)| until.as_ref().is_none_or(|u| *key < u));
         self.rows = Box::new(rows.filter(move |(key, _)| {
-            let version = key.last_chunk().map(|v| !u64::from_be_bytes(*v));
-            version.is_some_and(|v| versions.contains(esker_model::Version(v)))
+            let version = esker_model::key::version_of(key);
+            version.is_some_and(|v| versions.contains(v))
         }));
     }
 }

@@ -33,6 +33,12 @@ const DETERMINISTIC: [&str; 8] = [
     "site-cache",
 ];
 
+/// Files that read keys that they alone write.
+const OWN_KEYS: [(&str, &str); 2] = [
+    ("crates/engine/src/counts.rs", "pending changes in `meta`"),
+    ("crates/engine/src/object/log.rs", "the log of objects"),
+];
+
 /// Crates by short name, with the workspace crates that each depends on.
 fn manifests() -> BTreeMap<String, BTreeSet<String>> {
     let mut crates = BTreeMap::new();
@@ -166,6 +172,78 @@ fn no_file_does_two_things() {
             lines <= LINES_MAX || excused || is_test,
             "{name} has {lines} lines; the bar is {LINES_MAX}: look for the second thing in it"
         );
+    }
+}
+
+/// The part of a line that takes a key of the graph apart, as in `key.get(1..17)`, `row.key[0]` and `cursor.key().first()`.
+fn key_bytes(line: &str) -> Option<&str> {
+    let code = line.split("//").next().unwrap_or_default();
+    code.match_indices("key").find_map(|(at, _)| {
+        let before = code[..at].chars().next_back();
+        let rest = code[at + 3..].trim_start_matches("()");
+        let digit = |text: &str| {
+            text.trim_start_matches('.')
+                .starts_with(|c: char| c.is_ascii_digit())
+        };
+        let reads = [
+            ".first()",
+            ".last()",
+            ".first_chunk",
+            ".last_chunk",
+            ".split_first",
+            ".split_last",
+            ".split_at",
+        ];
+        let taken = rest.strip_prefix('[').is_some_and(digit)
+            || rest.strip_prefix(".get(").is_some_and(digit)
+            || reads.iter().any(|read| rest.starts_with(read))
+            || code[..at].ends_with("Reader::new(")
+                && rest.starts_with(')')
+                && !rest.starts_with(").error(");
+        let is_word = before.is_none_or(|c| !c.is_alphanumeric() && c != '_');
+        (taken && is_word).then_some(&code[at..])
+    })
+}
+
+/// The bytes of a key are known to `model::key` alone.
+#[test]
+fn only_the_model_decodes_keys() {
+    for line in [
+        "let id = key.get(1..17);",
+        "if write.key.first() == Some(&2) {",
+        "match cursor.key().get(..16) {",
+        "key[0]",
+        "let mut r = Reader::new(key);",
+    ] {
+        assert!(key_bytes(line).is_some(), "{line}");
+    }
+    for line in [
+        "let name = key.get(PREFIX.len()..);",
+        "vertex_key[0]",
+        "map.key.get(name)",
+        "Reader::new(key).error(\"a marker\")",
+        "// key.get(1..17)",
+    ] {
+        assert!(key_bytes(line).is_none(), "{line}");
+    }
+    for (name, text) in sources() {
+        let of_graph = ["engine", "cluster", "esker", "lineage", "testkit"];
+        let crate_name = name.split('/').nth(1).unwrap_or_default();
+        let excused = OWN_KEYS.iter().any(|(file, _)| *file == name);
+        if excused || !of_graph.contains(&crate_name) || name.contains("tests") {
+            continue;
+        }
+        let code = text
+            .split("\n#[cfg(test)]\nmod tests {")
+            .next()
+            .unwrap_or_default();
+        for (number, line) in code.lines().enumerate() {
+            assert!(
+                key_bytes(line).is_none(),
+                "{name}:{}: takes a key apart; a function of `model::key` should: {line}",
+                number + 1
+            );
+        }
     }
 }
 

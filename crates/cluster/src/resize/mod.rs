@@ -34,6 +34,7 @@ use applied_keys::AppliedKeys;
 use check::Tally;
 use esker_engine::{DatabaseMeta, Engine, RowSubject};
 use esker_model::codec::Reader;
+use esker_model::key::names::NamesKey;
 use esker_model::key::{Counter, EdgeKey, Measure};
 use esker_model::namespace::record::{LOCATION_PREFIX, LocationRecord, is_path_named_key};
 use esker_model::object::ObjectId;
@@ -249,19 +250,20 @@ impl<'a> Resize<'a> {
         let departed = &mut self.departed;
         let all = KeyRange::prefix(&LOCATION_PREFIX);
         source.store().scan(Table::Names, &all, &mut |key, row| {
-            let id = key.get(1..17).and_then(|id| id.try_into().ok());
-            let id = VertexId(id.unwrap_or_default());
-            match LocationRecord::decode(id, row) {
-                Ok(record) if record.departed && !record.deleted => {
-                    departed.insert(id);
+            let record = NamesKey::decode(key)
+                .and_then(|key| Ok((key.id(), LocationRecord::decode(key.id(), row)?)));
+            match record {
+                Ok((id, record)) => {
+                    if record.departed && !record.deleted {
+                        departed.insert(id);
+                    }
+                    Flow::Continue(())
                 }
-                Ok(_) => {}
                 Err(e) => {
                     failure = Some(Error::corrupt("a row of table `names`", e));
-                    return Flow::Break(());
+                    Flow::Break(())
                 }
             }
-            Flow::Continue(())
         })?;
         failure.map_or(Ok(()), Err)
     }

@@ -4,8 +4,9 @@ use super::Check;
 use crate::names::{CommittedRows, corrupt_names, file_kind, find, location_record, space};
 use crate::read::FirstError;
 use esker_model::key::Counter;
+use esker_model::key::names::NamesKey;
 use esker_model::namespace::record::{
-    Dentry, DentryInode, InodeHistory, LocationRecord, decode_child_key, decode_dentry_key,
+    Dentry, DentryInode, InodeHistory, LocationRecord, decode_child_key,
 };
 use esker_model::namespace::{Inode, display, hash_of, root};
 use esker_model::{Flow, Result, VertexId, VertexTypeId};
@@ -16,24 +17,21 @@ impl Check<'_> {
     /// Reads all of table `names`, and computes the sums of the files.
     pub(super) fn names(&mut self) -> Result<bool> {
         self.each(Table::Names, &mut |check, key, value| {
-            let rest: [u8; 16] = key
-                .get(1..17)
-                .and_then(|k| k.try_into().ok())
-                .unwrap_or_default();
-            let id = VertexId(rest);
-            let problem = match key.first() {
-                Some(1) => check.dentry(key, value)?,
-                Some(2) => check.location_record(id, value)?,
-                Some(3) => InodeHistory::decode(id, value)
+            let problem = match NamesKey::decode(key) {
+                Ok(NamesKey::Dentry(directory, hash, n)) => {
+                    check.dentry((directory, hash, n), value)?
+                }
+                Ok(NamesKey::Location(id)) => check.location_record(id, value)?,
+                Ok(NamesKey::InodeHistory(id, _)) => InodeHistory::decode(id, value)
                     .err()
                     .map(|e| format!("a past state of inode {id} does not decode: {e}")),
-                Some(4) => {
+                Ok(NamesKey::PathNamed(id)) => {
                     (value.len() != 16).then(|| format!("the claim of {id} is not 16 bytes"))
                 }
-                Some(5) => check.child(id, key, value)?,
-                Some(6) => (!value.is_empty())
+                Ok(NamesKey::Child(id, child)) => check.child(id, child, value)?,
+                Ok(NamesKey::RemovedEntry(id, _)) => (!value.is_empty())
                     .then(|| format!("a row that says what has left directory {id} is not empty")),
-                _ => Some(format!(
+                Err(_) => Some(format!(
                     "a row of table `names` has an unknown key {key:02x?}"
                 )),
             };
@@ -56,8 +54,11 @@ impl Check<'_> {
             && location_record(&CommittedRows(self.read), id)?.is_some_and(moved))
     }
 
-    fn dentry(&mut self, key: &[u8], value: &[u8]) -> Result<Option<String>> {
-        let (directory, hash, n) = decode_dentry_key(key).map_err(corrupt_names)?;
+    fn dentry(
+        &mut self,
+        (directory, hash, n): (VertexId, u64, u8),
+        value: &[u8],
+    ) -> Result<Option<String>> {
         let dentry = match Dentry::decode(value) {
             Ok(dentry) => dentry,
             Err(e) => {
@@ -158,8 +159,7 @@ impl Check<'_> {
         }
     }
 
-    fn child(&self, parent: VertexId, key: &[u8], value: &[u8]) -> Result<Option<String>> {
-        let child = decode_child_key(key).map_err(corrupt_names)?;
+    fn child(&self, parent: VertexId, child: VertexId, value: &[u8]) -> Result<Option<String>> {
         if self.part {
             return Ok(None);
         }

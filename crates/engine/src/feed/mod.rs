@@ -9,7 +9,7 @@ mod persist;
 use crate::Engine;
 use crate::commit::ChangedRow;
 use crate::txn::lock;
-use esker_model::key::{EDGE_KEY_BYTES, EdgeKey, vertex as vertex_key};
+use esker_model::key::{EdgeKey, RowKey, vertex as vertex_key};
 use esker_model::namespace::record::Dentry;
 use esker_model::{Flow, Result, Schema, Version, VertexId};
 use esker_store::{KeyRange, Store, Table};
@@ -22,8 +22,6 @@ use persist::Persistence;
 
 /// Maximum number of keys in memory; followers that are further behind read everything.
 const KEYS_MAX: usize = 1 << 20;
-/// Byte after the id in the key of an edge's row.
-const EDGE: u8 = 3;
 
 /// An item touched by a commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -32,6 +30,15 @@ pub enum Touched {
     Vertex(VertexId),
     /// An edge, in the direction of one of its rows.
     Edge(EdgeKey),
+}
+
+impl From<RowKey> for Touched {
+    fn from(key: RowKey) -> Self {
+        match key {
+            RowKey::Vertex(id) => Self::Vertex(id),
+            RowKey::Edge(edge) => Self::Edge(edge),
+        }
+    }
 }
 
 /// Changes since a position of the feed.
@@ -131,7 +138,10 @@ impl FeedCollector<'_> {
             ChangedRow::Vertex(id) => Some(Touched::Vertex(id)),
             ChangedRow::Edge(key) => Some(Touched::Edge(key)),
             // Changes with older versions touch only rows of `history`.
-            ChangedRow::History(key) => past_of(key).filter(|of| self.touched.last() != Some(of)),
+            ChangedRow::History(key) => {
+                let of = RowKey::of_history(key).map(Touched::from);
+                of.filter(|of| self.touched.last() != Some(of))
+            }
             ChangedRow::Location(id) => {
                 self.names = true;
                 Some(Touched::Vertex(id))
@@ -214,15 +224,6 @@ impl Feed {
     }
 }
 
-/// Returns the item that a row of `history` belongs to.
-fn past_of(key: &[u8]) -> Option<Touched> {
-    if key.get(16) == Some(&EDGE) {
-        let key = key.get(..EDGE_KEY_BYTES)?;
-        return EdgeKey::decode(key).ok().map(Touched::Edge);
-    }
-    key.first_chunk().map(|id| Touched::Vertex(VertexId(*id)))
-}
-
 impl Engine {
     /// Starts following; returns the present position of the feed. Reads from now on include everything before it.
     pub fn follow(&self) -> u64 {
@@ -270,7 +271,7 @@ impl Engine {
         let mut all: Vec<Touched> = Vec::new();
         self.store
             .scan(Table::History, &KeyRange::ALL, &mut |key, _| {
-                if let Some(of) = past_of(key)
+                if let Some(of) = RowKey::of_history(key).map(Touched::from)
                     && all.last() != Some(&of)
                 {
                     all.push(of);

@@ -16,7 +16,7 @@ use esker_model::key;
 use esker_model::namespace::record::is_dentry;
 use esker_model::namespace::{Inode, NamePath, Namespace as _};
 use esker_model::object::Principal;
-use esker_model::{Error, Result, VertexId};
+use esker_model::{Error, Result};
 use esker_store::{Durability, Table, WriteBatch};
 use foldhash::fast::FixedState;
 use std::hash::BuildHasher as _;
@@ -73,13 +73,10 @@ pub(crate) struct LeaseBlock<'p> {
 
 /// Returns the slot of a row, if answers depend on the row: that of an entry, and that of a file's vertex.
 fn slot_of(table: Table, key: &[u8]) -> Option<usize> {
-    const HASHED: usize = 25;
     let key = match table {
-        // All entries with one hash share a slot: the number after the hash may change.
-        Table::Names if is_dentry(key) => key.get(..HASHED).unwrap_or(key),
-        Table::Rows if key.len() == size_of_val(&key::vertex(VertexId([0; 16]))) => {
-            object_of(key).is_none().then_some(key)?
-        }
+        // All entries with one hash share a slot.
+        Table::Names if is_dentry(key) => key::names::without_number(key),
+        Table::Rows if key::vertex_of(key).is_some() => object_of(key).is_none().then_some(key)?,
         _ => return None,
     };
     let hash = FixedState::default().hash_one((table as u8, key));
@@ -329,6 +326,7 @@ impl Engine {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use esker_model::VertexId;
     use esker_model::namespace::record::dentry_key;
 
     const SECOND: u64 = 1_000_000;

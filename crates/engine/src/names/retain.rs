@@ -10,15 +10,13 @@ use crate::Engine;
 use crate::read::{FirstError, vertex_record};
 use crate::settings::CompactReport;
 use crate::txn::{CommitKind, lock};
-use esker_model::codec::Reader;
+use esker_model::key::names::{INODE_HISTORY_PREFIX, LOCATION_PREFIX, NamesKey};
 use esker_model::namespace::record::LocationRecord;
 use esker_model::{Cancel, Error, Flow, Result, Version, VertexId};
 use esker_store::{KeyRange, Snapshot, Table};
 
 /// Rows removed at a time, under the write lock.
 const ROWS_AT_ONCE: usize = 1 << 14;
-const LOCATION_RECORD: u8 = 2;
-const PAST: u8 = 3;
 
 /// Removable rows of a part of the table, and the key to continue from.
 struct RemovableRows {
@@ -38,8 +36,8 @@ impl Engine {
             return Ok(());
         }
         // Past states first, because the records of removed files date their end; then those records.
-        for kind in [PAST, LOCATION_RECORD] {
-            let mut next = Some(vec![kind]);
+        for kind in [INODE_HISTORY_PREFIX, LOCATION_PREFIX] {
+            let mut next = Some(kind.to_vec());
             while let Some(from) = next.take() {
                 if cancel.cancelled() {
                     return Err(Error::Interrupted);
@@ -47,7 +45,7 @@ impl Engine {
                 let mut writer = lock(&self.writer);
                 let snapshot = self.store.snapshot()?;
                 let portion = match kind {
-                    PAST => past(&*snapshot, from, since, report)?,
+                    INODE_HISTORY_PREFIX => past(&*snapshot, from, since, report)?,
                     _ => removed(&*snapshot, from, since, report)?,
                 };
                 drop(snapshot);
@@ -72,11 +70,10 @@ impl Engine {
 /// Scans rows of a kind until there are enough to remove.
 fn portion(
     snapshot: &dyn Snapshot,
-    from: Vec<u8>,
-    look: &mut dyn FnMut(VertexId, &[u8], &[u8]) -> Result<bool>,
+    (kind, from): ([u8; 1], Vec<u8>),
+    look: &mut dyn FnMut(NamesKey, &[u8]) -> Result<bool>,
 ) -> Result<RemovableRows> {
-    let kind = from.first().copied().unwrap_or_default();
-    let until = Some(vec![kind + 1]);
+    let until = KeyRange::prefix(&kind).until;
     let (mut rows, mut next, mut seen) = (Vec::new(), None, 0_usize);
     let mut last = None;
     let mut error = FirstError::default();
@@ -84,17 +81,16 @@ fn portion(
         Table::Names,
         &KeyRange { from, until },
         &mut |key, value| {
-            let id = key.get(1..17).and_then(|id| id.try_into().ok());
-            let id = VertexId(id.unwrap_or_default());
+            let decoded = error.keep(NamesKey::decode(key).map_err(corrupt))?;
             seen += 1;
             // Stops only between files: each past state is superseded by the one before it in key order.
             let full = rows.len() >= ROWS_AT_ONCE || seen > 16 * ROWS_AT_ONCE;
-            if full && last != Some(id) {
+            if full && last != Some(decoded.id()) {
                 next = Some(key.to_vec());
                 return Flow::Break(());
             }
-            last = Some(id);
-            if error.keep(look(id, key, value))? {
+            last = Some(decoded.id());
+            if error.keep(look(decoded, value))? {
                 rows.push(key.to_vec());
             }
             Flow::Continue(())
@@ -111,9 +107,10 @@ fn past(
     report: &mut CompactReport,
 ) -> Result<RemovableRows> {
     let mut newer: Option<(VertexId, Version)> = None;
-    portion(snapshot, from, &mut |id, key, _| {
-        let mut r = Reader::new(key.get(17..).unwrap_or_default());
-        let version = Version(!r.u64("a version").map_err(corrupt)?);
+    portion(snapshot, (INODE_HISTORY_PREFIX, from), &mut |key, _| {
+        let NamesKey::InodeHistory(id, version) = key else {
+            return Ok(false);
+        };
         let successor = match newer {
             Some((same, version)) if same == id => Some(version),
             _ => removed_at(snapshot, id)?,
@@ -131,7 +128,8 @@ fn removed(
     since: Version,
     report: &mut CompactReport,
 ) -> Result<RemovableRows> {
-    portion(snapshot, from, &mut |id, _, value| {
+    portion(snapshot, (LOCATION_PREFIX, from), &mut |key, value| {
+        let id = key.id();
         let place = LocationRecord::decode(id, value).map_err(corrupt)?;
         let Some(inode) = place.inode.filter(|i| place.deleted && !i.is_directory()) else {
             return Ok(false);

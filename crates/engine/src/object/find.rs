@@ -1,12 +1,12 @@
 //! Searches: by number and identity (E-search), by a filter (P-search), restricted to what a principal may read.
 
-use super::alias_key;
 use super::column::Column;
 use super::layer::{ObjectState, ObjectsGuard};
 use super::select::{FilterNode, Select, alike, column_of, unknown_names};
 use super::table::Table as Columns;
 use crate::Engine;
 use esker_model::filter::Expr;
+use esker_model::key::alias_index;
 use esker_model::object::{
     Find, FindReport, Found, Identity, ObjectId, ObjectKey, ObjectRead, Principal, Share, TagInfo,
 };
@@ -30,7 +30,7 @@ impl Engine {
     /// Returns the object with an identity that belongs to this engine, if the object is stored elsewhere: see `Op::MoveObject`.
     pub fn object_alias(&self, identity: &Identity) -> Result<Option<ObjectId>> {
         let mut id = None;
-        let key = alias_key(&identity.hash());
+        let key = alias_index(&identity.hash());
         self.store.get_with(Table::Index, &key, &mut |value| {
             id = Some(super::identity_value(value));
         })?;

@@ -23,9 +23,10 @@ use super::new_objects::NewObjects;
 use super::table::Table as Columns;
 use crate::memtable::MemtableStore;
 use esker_model::codec::Reader;
+use esker_model::key::{IndexKey, vertex_of};
 use esker_model::object::{ObjectId, object_type};
 use esker_model::value::ValueView;
-use esker_model::{Error, Flow, Result, Schema, Version, VertexId, VertexTypeId};
+use esker_model::{Error, Flow, Result, Schema, Version, VertexTypeId};
 use esker_store::{
     BulkLoad, Cursor, Durability, KeyRange, Read, Snapshot, Store, StoreStats, Table, WriteBatch,
 };
@@ -34,8 +35,6 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-/// First byte of the keys of identities in table `index`.
-pub(crate) const IDENTITY: u8 = 3;
 /// Minimum size of the log for a checkpoint; it must also exceed the size of the chunks.
 const LOG_BYTES_LEAST: u64 = 64 << 20;
 /// Minimum size of the log for a checkpoint at closing.
@@ -74,30 +73,17 @@ pub(super) struct SnapshotPoint {
     slots: u32,
 }
 
-/// Returns the key in `index` of the object with an identity of that hash.
-pub(crate) fn identity_key(hash: &[u8; 16]) -> [u8; 17] {
-    let mut key = [IDENTITY; 17];
-    if let Some(tail) = key.last_chunk_mut() {
-        *tail = *hash;
-    }
-    key
-}
-
-/// Returns the hash in an [`identity_key`].
-pub(crate) fn identity_of_key(key: &[u8]) -> Option<&[u8; 16]> {
-    match key.split_first() {
-        Some((&IDENTITY, hash)) => hash.try_into().ok(),
+/// Returns the hash of ID attributes in a key of `index`; `None` for other keys of that table.
+pub(crate) fn identity_of_key(key: &[u8]) -> Option<[u8; 16]> {
+    match IndexKey::decode(key) {
+        Ok(IndexKey::Identity(hash)) => Some(hash),
         _ => None,
     }
 }
 
 /// Returns the object of a key of `rows`, if it is an object's own row.
 pub(crate) fn object_of(key: &[u8]) -> Option<ObjectId> {
-    if key.len() != 17 || key.last() != Some(&1) {
-        return None;
-    }
-    key.first_chunk()
-        .and_then(|id| ObjectId::of_vertex(VertexId(*id)))
+    vertex_of(key).and_then(ObjectId::of_vertex)
 }
 
 impl std::fmt::Debug for ObjectStore {
@@ -266,13 +252,14 @@ impl ObjectStore {
         durability: Durability,
     ) -> Result<()> {
         let type_id = self.state().columns.type_id;
-        let listed = esker_model::key::type_index_prefix(type_id);
-        let derived = |table: Table, key: &[u8]| {
-            table == Table::Index && (key.first() == Some(&IDENTITY) || key.starts_with(&listed))
+        let derived = |key: &[u8]| match IndexKey::decode(key) {
+            Ok(IndexKey::Identity(_)) => true,
+            Ok(IndexKey::Type(of, _)) => of == type_id,
+            _ => false,
         };
         let own = |table: Table, key: &[u8]| match table {
             Table::Rows => object_of(key).is_some(),
-            Table::Index => derived(table, key),
+            Table::Index => derived(key),
             _ => false,
         };
         if tags.is_empty() && new_objects.is_empty() && !batch.iter().any(|w| own(w.table, w.key)) {
@@ -290,9 +277,9 @@ impl ObjectStore {
                     };
                     records.push((id, row, 0));
                 }
-                (table, value) if derived(table, write.key) => {
-                    if let (Some(hash), Some(id)) = (write.key.get(1..17), value)
-                        && let (Ok(hash), Ok(id)) = (hash.try_into(), id.try_into())
+                (Table::Index, value) if derived(write.key) => {
+                    if let (Some(hash), Some(id)) = (identity_of_key(write.key), value)
+                        && let Ok(id) = id.try_into()
                     {
                         hashes.insert(u64::from_be_bytes(id), u128::from_be_bytes(hash));
                     }
@@ -451,30 +438,28 @@ impl ObjectStore {
             }
             Table::Index => {
                 let state = self.state();
-                if let [IDENTITY, hash @ ..] = key
-                    && let Ok(hash) = hash.try_into()
-                {
-                    let slot = state.columns.with_identity(hash);
-                    if let Some(slot) = slot {
-                        sink(&state.columns.id(slot).0.to_be_bytes());
+                match IndexKey::decode(key) {
+                    Ok(IndexKey::Identity(hash)) => {
+                        let slot = state.columns.with_identity(&hash);
+                        if let Some(slot) = slot {
+                            sink(&state.columns.id(slot).0.to_be_bytes());
+                        }
+                        Ok(slot.is_some())
                     }
-                    return Ok(slot.is_some());
-                }
-                let listed = esker_model::key::type_index_prefix(state.columns.type_id);
-                if let Some(id) = key.strip_prefix(&listed) {
-                    let id = id
-                        .try_into()
-                        .ok()
-                        .and_then(|id| ObjectId::of_vertex(VertexId(id)));
-                    let slot = id.and_then(|id| state.columns.slot_of(id));
-                    let there = slot.is_some_and(|s| point.is_none_or(|m| s < m.slots));
-                    if there {
-                        sink(&[]);
+                    Ok(IndexKey::Type(of, id)) if of == state.columns.type_id => {
+                        let id = ObjectId::of_vertex(id);
+                        let slot = id.and_then(|id| state.columns.slot_of(id));
+                        let there = slot.is_some_and(|s| point.is_none_or(|m| s < m.slots));
+                        if there {
+                            sink(&[]);
+                        }
+                        Ok(there)
                     }
-                    return Ok(there);
+                    _ => {
+                        drop(state);
+                        below.get_with(table, key, sink)
+                    }
                 }
-                drop(state);
-                below.get_with(table, key, sink)
             }
             _ => below.get_with(table, key, sink),
         }

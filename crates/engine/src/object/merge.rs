@@ -1,9 +1,11 @@
 //! Merges the rows of objects with other rows in key order.
 
 use super::table::Table as Columns;
-use esker_model::key::{type_index, type_index_prefix, vertex as vertex_key};
+use esker_model::key::{
+    position, single_vertex, type_index, type_index_prefix, vertex as vertex_key,
+};
 use esker_model::object::ObjectId;
-use esker_model::{Result, VertexId, VertexTypeId};
+use esker_model::{Result, VertexTypeId};
 use esker_store::{Cursor, KeyRange, Table};
 
 /// Appends the key of an object's row in a table.
@@ -47,26 +49,17 @@ pub(super) fn objects_within(
 
 /// Returns the first halves of the ids in a narrow range of rows.
 fn narrow_range(range: &KeyRange) -> Option<(u64, u64)> {
-    let head = |key: &[u8]| key.first_chunk().map(|head| u64::from_be_bytes(*head));
-    let (from, until) = (head(&range.from)?, head(range.until.as_ref()?)?);
+    let (from, until) = (position(&range.from)?, position(range.until.as_ref()?)?);
     (until.checked_sub(from)? < 64).then_some((from, until))
 }
 
 /// Excludes cheaply nearly all ranges that are read: the edges of one vertex.
 fn may_overlap(columns: &Columns, table: Table, range: &KeyRange) -> bool {
     match table {
-        Table::Rows => {
-            let (Some(from), Some(marker)) = (range.from.get(..16), range.from.get(16)) else {
-                return true;
-            };
-            let same = range.until.as_ref().and_then(|u| u.get(..16)) == Some(from);
-            let object = from
-                .try_into()
-                .ok()
-                .map(VertexId)
-                .and_then(ObjectId::of_vertex);
-            !same || (object.is_some() && *marker <= 1)
-        }
+        Table::Rows => match single_vertex(&range.from, range.until.as_deref()) {
+            Some((id, has_own_row)) => has_own_row && ObjectId::of_vertex(id).is_some(),
+            None => true,
+        },
         Table::Index => {
             let listed = KeyRange::prefix(&type_index_prefix(columns.type_id));
             let before = range.until.as_ref().is_some_and(|u| *u <= listed.from);

@@ -23,21 +23,7 @@ mod spans;
 mod table;
 
 pub(crate) use group::{GroupTag, UNINDEXED};
-pub(crate) use layer::{
-    IDENTITY, ObjectStore, identity_key, identity_of_key, identity_value, object_of,
-};
+pub(crate) use layer::{ObjectStore, identity_of_key, identity_value, object_of};
 pub(crate) use log::BulkTag;
 pub(crate) use new_objects::NewObjects;
 pub(crate) use table::decimal;
-
-/// First byte of the keys in `index` for identities of objects that are stored elsewhere than the identity belongs.
-pub(crate) const ALIAS: u8 = 4;
-
-/// Returns the key in `index` that maps an identity, by its hash, to an object stored elsewhere.
-pub(crate) fn alias_key(hash: &[u8; 16]) -> [u8; 17] {
-    let mut key = [ALIAS; 17];
-    if let Some(tail) = key.last_chunk_mut() {
-        *tail = *hash;
-    }
-    key
-}

@@ -4,8 +4,7 @@ use super::plan::PlanHop;
 use super::stop::Stopper;
 use crate::adjacency::{Adjacency, CacheView, Inner, List, ListVersions, LoadedList};
 use crate::read::{self, FirstError, Source, corrupt};
-use esker_model::codec::Reader;
-use esker_model::key::{EDGE_KEY_BYTES, edges_of_type_prefix};
+use esker_model::key::{edges_of_type_prefix, position, version_of};
 use esker_model::record::EdgeRecord;
 use esker_model::traversal::StopReason;
 use esker_model::{
@@ -373,8 +372,7 @@ const STEPS_REMEMBERED: f64 = 4096.0;
 
 impl Density {
     fn position(key: &[u8]) -> f64 {
-        key.first_chunk()
-            .map_or(0.0, |head| u64::from_be_bytes(*head) as f64)
+        position(key).map_or(0.0, |position| position as f64)
     }
 
     /// Whether to step from one key to another rather than to seek.
@@ -412,12 +410,7 @@ impl<'s> ListReader<'s> {
         };
         while cursor.key().starts_with(&prefix) {
             let key = cursor.key();
-            let destination = key
-                .get(EDGE_KEY_BYTES - VertexId::BYTES..)
-                .and_then(|d| d.try_into().ok());
-            let destination = destination.map(VertexId).ok_or_else(|| {
-                corrupt("rows", Reader::new(key).error("a destination vertex id"))
-            })?;
+            let destination = EdgeKey::destination_of(key).map_err(|e| corrupt("rows", e))?;
             let (deleted, version) =
                 EdgeRecord::decode_head(cursor.value()).map_err(|e| corrupt("rows", e))?;
             list.looked_at += u64::from(!deleted);
@@ -483,8 +476,7 @@ pub(crate) fn existed_in(source: &Source<'_>, id: VertexId, versions: Versions) 
         until: prefix_end(&prefix),
     };
     source.scan(Table::History, &rows, &mut |key, value| {
-        let version = key.get(prefix.len()..).and_then(|v| v.try_into().ok());
-        let version = version.map(|v| Version(!u64::from_be_bytes(v)));
+        let version = version_of(key);
         let record =
             esker_model::record::StaticRecord::decode(value).map_err(|e| corrupt("history", e));
         let record = error.keep(record)?;

@@ -11,7 +11,7 @@ use crate::visibility::Visibility;
 use crate::{Engine, read};
 use esker_model::namespace::resolve;
 use esker_model::traversal::{Budget, Start, TravelResult};
-use esker_model::{Cancel, EdgeKey, Flow, Result, Traversal, Version, Versions, Vertex, VertexId};
+use esker_model::{Cancel, EdgeKey, Flow, Result, Traversal, Version, Vertex, VertexId};
 
 /// Runs a traversal within a budget. If it must stop early, the partial result is returned and marked as such.
 pub(crate) fn run(

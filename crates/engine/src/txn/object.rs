@@ -5,9 +5,9 @@
 
 use super::Txn;
 use super::checks::{check_properties, check_row, check_static, check_tag_name};
-use crate::object::{alias_key, decimal, identity_key, identity_value};
+use crate::object::{decimal, identity_value};
 use esker_model::codec::{put_bytes, put_u16, put_u64, put_varint};
-use esker_model::key::Counter;
+use esker_model::key::{Counter, alias_index, identity_index};
 use esker_model::limits::{PROPERTIES_MAX, VALUE_BYTES_MAX};
 use esker_model::object::{
     ID_ATTRIBUTES, Identity, MODE_DEFAULT, OBJECT_TYPE, ObjectId, object_ref, object_type,
@@ -53,7 +53,7 @@ impl Txn<'_, '_> {
         );
         check_row("an object with its tags", row.len())?;
         self.overlay.new_objects().add(id, &hash, &row);
-        let key = identity_key(&hash);
+        let key = identity_index(&hash);
         if known && self.overlay.wrote(Table::Index, &key) {
             // The last write wins.
             self.overlay.put(Table::Index, key, id.0.to_be_bytes());
@@ -106,8 +106,8 @@ impl Txn<'_, '_> {
         let old = from.hash();
         self.put_static(vertex, record.key, attributes, Some(version))?;
         if from != to {
-            self.overlay.remove(Table::Index, identity_key(&old));
-            let new = identity_key(&to.hash());
+            self.overlay.remove(Table::Index, identity_index(&old));
+            let new = identity_index(&to.hash());
             self.overlay.put(Table::Index, new, object.0.to_be_bytes());
         }
         Ok(())
@@ -120,7 +120,7 @@ impl Txn<'_, '_> {
         self.refuse_taken(identity, &hash, Some(object))?;
         if prefix_of(&hash) != object.prefix() {
             self.overlay
-                .put(Table::Index, alias_key(&hash), object.0.to_be_bytes());
+                .put(Table::Index, alias_index(&hash), object.0.to_be_bytes());
         }
         Ok(())
     }
@@ -129,7 +129,7 @@ impl Txn<'_, '_> {
     pub(super) fn release_identity(&mut self, identity: &Identity, object: ObjectId) {
         let hash = identity.hash();
         if prefix_of(&hash) != object.prefix() {
-            self.overlay.remove(Table::Index, alias_key(&hash));
+            self.overlay.remove(Table::Index, alias_index(&hash));
         }
     }
 
@@ -142,7 +142,7 @@ impl Txn<'_, '_> {
         let mut taken = None;
         let mut note = |value: &[u8]| taken = Some(identity_value(value));
         self.overlay
-            .get_with(Table::Index, &identity_key(hash), &mut note)?;
+            .get_with(Table::Index, &identity_index(hash), &mut note)?;
         match taken.transpose()? {
             Some(id) if Some(id) != by_other_than => Err(taken_by(identity, id)),
             _ => Ok(()),
@@ -153,7 +153,7 @@ impl Txn<'_, '_> {
     pub(super) fn forget_object(&mut self, object: ObjectId, attributes: &Properties) {
         if let Some(identity) = identity_of(attributes) {
             let hash = identity.hash();
-            self.overlay.remove(Table::Index, identity_key(&hash));
+            self.overlay.remove(Table::Index, identity_index(&hash));
             self.release_identity(&identity, object);
         }
     }

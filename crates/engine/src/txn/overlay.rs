@@ -141,7 +141,7 @@ impl<'s> Overlay<'s> {
                     None => self.store.get_with(table, key, sink),
                 },
                 Table::Index => {
-                    match identity_of_key(key).and_then(|h| self.new_objects.with_identity(h)) {
+                    match identity_of_key(key).and_then(|h| self.new_objects.with_identity(&h)) {
                         Some(id) => {
                             sink(&id.0.to_be_bytes());
                             Ok(true)

@@ -3,7 +3,7 @@
 use super::Txn;
 use esker_model::key::{
     HistoryKey, attribute_history, attribute_history_prefix, deleted_index, static_history,
-    vertex as vertex_key, vertex_history_range,
+    version_of, vertex as vertex_key, vertex_history_range,
 };
 use esker_model::record::{StaticRecord, VertexRecord};
 use esker_model::{Error, Flow, Result, Version, VertexId};
@@ -145,10 +145,6 @@ impl Txn<'_, '_> {
 
     pub(super) fn newest_in_history(&self, id: VertexId, name: &str) -> Result<Option<Version>> {
         let prefix = attribute_history_prefix(id, name);
-        let version_of = |key: &[u8]| {
-            let tail = key.get(prefix.len()..).and_then(|t| t.try_into().ok());
-            tail.map(|t| Version(!u64::from_be_bytes(t)))
-        };
         let range = KeyRange::prefix(&prefix);
         let pending: BTreeMap<_, _> = self.overlay.pending_history(&range).collect();
         let removed = |key: &[u8]| pending.get(key).is_some_and(Option::is_none);

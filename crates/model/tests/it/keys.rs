@@ -1,11 +1,15 @@
 //! Keys: byte order is logical order, encoding and decoding are inverse, damage is an error and never a panic.
 
 use crate::strategies::{damaged, edge_type, version, vertex_id};
+use esker_model::key::names::{
+    NamesKey, child_key, dentry_key, inode_history_key, location_key, path_named_key,
+    removed_entry_key, without_number,
+};
 use esker_model::key::{
-    self, Counter, DELETED_INDEX_PREFIX, EdgeKey, HistoryKey, Measure, RowKey, SpaceKey,
-    attribute_history, attribute_history_prefix, decode_type_index, deleted_index,
-    edges_of_type_prefix, edges_prefix, static_history, type_index, type_index_prefix,
-    vertex_history_range,
+    self, Counter, DELETED_INDEX_PREFIX, EdgeKey, HistoryKey, IndexKey, Measure, RowKey, SpaceKey,
+    alias_index, attribute_history, attribute_history_prefix, decode_type_index, deleted_index,
+    edges_of_type_prefix, edges_prefix, identity_index, static_history, type_index,
+    type_index_prefix, vertex_history_range,
 };
 use esker_model::{EdgeTypeId, Version, VertexId, VertexTypeId};
 use proptest::prelude::*;
@@ -189,6 +193,14 @@ proptest! {
         prop_assert!(deleted_index(id).starts_with(&DELETED_INDEX_PREFIX));
         prop_assert_eq!(&deleted_index(id)[1..], &id.0);
         prop_assert!(!key.starts_with(&DELETED_INDEX_PREFIX));
+        for (bytes, key) in [
+            (key.to_vec(), IndexKey::Type(t, id)),
+            (deleted_index(id).to_vec(), IndexKey::Deleted(id)),
+            (identity_index(&id.0).to_vec(), IndexKey::Identity(id.0)),
+            (alias_index(&id.0).to_vec(), IndexKey::Alias(id.0)),
+        ] {
+            prop_assert_eq!(IndexKey::decode(&bytes), Ok(key));
+        }
     }
 
     #[test]
@@ -197,6 +209,55 @@ proptest! {
     ) {
         let (x, y) = (type_index(VertexTypeId(a.0), a.1), type_index(VertexTypeId(b.0), b.1));
         prop_assert_eq!(x.cmp(&y), a.cmp(&b));
+    }
+
+    #[test]
+    fn parts_of_keys_are_those_of_the_whole_keys(edge in edge_key(), old in history_key()) {
+        let row = edge.encode();
+        prop_assert_eq!(EdgeKey::destination_of(&row), Ok(edge.destination));
+        prop_assert_eq!(key::vertex_of(&row), None);
+        prop_assert_eq!(key::vertex_of(&key::vertex(edge.source)), Some(edge.source));
+        let (of, version) = match &old {
+            HistoryKey::Static(id, v) | HistoryKey::Attribute(id, _, v) => (RowKey::Vertex(*id), *v),
+            HistoryKey::Edge(edge, v) => (RowKey::Edge(*edge), *v),
+        };
+        let bytes = encode_history(&old);
+        prop_assert_eq!(RowKey::of_history(&bytes), Some(of));
+        prop_assert_eq!(key::version_of(&bytes), Some(version));
+        prop_assert_eq!(key::without_version(&bytes).len() + 8, bytes.len());
+    }
+
+    #[test]
+    fn a_range_of_one_vertex_is_found(a in row_key(), b in row_key(), id in vertex_id()) {
+        let vertex = |key: &RowKey| match key {
+            RowKey::Vertex(id) => *id,
+            RowKey::Edge(edge) => edge.source,
+        };
+        let (from, until) = (a.min(b), a.max(b));
+        let found = key::single_vertex(&from.encode(), Some(&until.encode()));
+        prop_assert_eq!(found.is_some(), vertex(&from) == vertex(&until));
+        if let Some((of, own)) = found {
+            prop_assert_eq!((of, own), (vertex(&from), matches!(from, RowKey::Vertex(_))));
+        }
+        prop_assert_eq!(key::single_vertex(&id.0, Some(&until.encode())), None);
+        prop_assert_eq!(key::single_vertex(&from.encode(), None), None);
+    }
+
+    #[test]
+    fn keys_of_names_come_back(a in vertex_id(), b in vertex_id(), hash: u64, n: u8, v in version()) {
+        for (bytes, key) in [
+            (dentry_key(a, hash, n).to_vec(), NamesKey::Dentry(a, hash, n)),
+            (location_key(a).to_vec(), NamesKey::Location(a)),
+            (inode_history_key(a, v).to_vec(), NamesKey::InodeHistory(a, v)),
+            (path_named_key(a).to_vec(), NamesKey::PathNamed(a)),
+            (child_key(a, b).to_vec(), NamesKey::Child(a, b)),
+            (removed_entry_key(a, hash).to_vec(), NamesKey::RemovedEntry(a, hash)),
+        ] {
+            prop_assert_eq!(NamesKey::decode(&bytes), Ok(key));
+            prop_assert_eq!(key.id(), a);
+        }
+        let [one, other] = [n, n.wrapping_add(1)].map(|n| dentry_key(a, hash, n));
+        prop_assert_eq!(without_number(&one), without_number(&other));
     }
 
     #[test]

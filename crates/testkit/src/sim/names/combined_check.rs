@@ -3,6 +3,7 @@
 
 use crate::sim::cluster::Cluster;
 use esker_engine::{Absent, CheckOptions, Engine, SideWrites};
+use esker_model::key::names::NamesKey;
 use esker_model::key::{Counter, Measure, SpaceKey};
 use esker_model::namespace::SpaceBy;
 use esker_model::{Flow, NeverCancel, Version, VertexId};
@@ -98,9 +99,9 @@ pub fn check(cluster: &Cluster, findings: &mut Vec<String>) -> Result<usize, Str
 fn directories(rows: &BTreeMap<Vec<u8>, (usize, Vec<u8>)>) -> Vec<VertexId> {
     let mut all = vec![esker_model::namespace::root()];
     for key in rows.keys() {
-        // Keys of location records and of entries begin with the id of a directory.
-        if let (Some(1 | 2), Some(id)) = (key.first(), key.get(1..17)) {
-            all.push(VertexId(id.try_into().unwrap_or_default()));
+        // A directory has a location record or entries.
+        if let Ok(key @ (NamesKey::Dentry(..) | NamesKey::Location(_))) = NamesKey::decode(key) {
+            all.push(key.id());
         }
     }
     all.sort_unstable();
