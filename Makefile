@@ -54,6 +54,7 @@ test: setup darshan-logs origin-servers slurm ## run all tests except the long o
 	scripts/test.py $(TEST)
 
 test-long: setup darshan-logs origin-servers ## test many more random histories and crashes, for about an hour
+	scripts/features.sh --all
 	cargo build --locked --release $(PROGRAMS)
 	ESKER_BIN=$(abspath $(or $(CARGO_TARGET_DIR),target))/release/esker ESKER_SEEDS=$${ESKER_SEEDS:-2000} ESKER_FJALL_SEEDS=$${ESKER_FJALL_SEEDS:-100} ESKER_KILLS=$${ESKER_KILLS:-50} PROPTEST_CASES=4000 cargo test --locked --release
 	cargo test --locked --release -p esker-testkit --test sim -- --ignored very_many_runs
@@ -75,9 +76,10 @@ test-rocksdb: setup ## test the RocksDB back end: compiles some 350 C++ files fi
 	# Two calls would compile the C++ code twice, because their features differ.
 	cargo test --locked -p esker-store-rocksdb -p esker-database --features esker-database/rocksdb
 
-lint: setup ## check formatting, clippy, words, spelling and licences
+lint: setup ## check formatting, clippy, features of the library, words, spelling and licences
 	cargo fmt --all --check
 	cargo clippy --locked --all-targets -- -D warnings
+	scripts/features.sh
 	scripts/lint.sh
 
 fmt: ## format everything

@@ -3,6 +3,7 @@
 //! For loopback connections, the kernel is queried for the other end (`diag`); where it does not support that, `/proc/net/tcp` and
 //! `tcp6` list both ends. Only an established end of an open socket counts: the kernel lists others as user 0's.
 
+pub use esker_process::user::{is_mapped, overflow_user, own_user};
 use std::fmt::Write as _;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::OnceLock;
@@ -123,33 +124,6 @@ fn try_kernel() -> bool {
     is_mapped(own_user()) && try_out().unwrap_or(false)
 }
 
-/// Returns the user id that the kernel shows for all users without an id here, in user namespaces and on file servers. Two processes
-/// with it may belong to two users.
-pub fn overflow_user() -> u32 {
-    static KNOWN: OnceLock<u32> = OnceLock::new();
-    *KNOWN.get_or_init(|| {
-        let said = std::fs::read_to_string("/proc/sys/kernel/overflowuid");
-        let said = said.ok().and_then(|text| text.trim().parse().ok());
-        said.unwrap_or(65_534)
-    })
-}
-
-/// Whether an id identifies one user: it differs from [`overflow_user`], or it is this process's own on a system where all users have
-/// an id, as for a process of `nobody`.
-pub fn is_mapped(user: u32) -> bool {
-    user != overflow_user() || (user == own_user() && all_are_mapped())
-}
-
-/// Whether all users of the system have an id in this namespace.
-fn all_are_mapped() -> bool {
-    let map = std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
-    let numbers: Vec<u64> = map
-        .split_ascii_whitespace()
-        .filter_map(|word| word.parse().ok())
-        .collect();
-    numbers == [0, 0, u64::from(u32::MAX)]
-}
-
 /// Returns the name in `HOST`, `HOST:PORT` or `[ADDRESS]:PORT`.
 pub fn name_of(host: &str) -> &str {
     match host.strip_prefix('[') {
@@ -165,11 +139,6 @@ pub fn is_this_machine(host: &str) -> bool {
         || name
             .parse::<IpAddr>()
             .is_ok_and(|ip| ip.to_canonical().is_loopback())
-}
-
-/// Returns the effective user of this process.
-pub fn own_user() -> u32 {
-    rustix::process::geteuid().as_raw()
 }
 
 /// Default user id that the kernel shows for users without an id in this namespace; it identifies no user.
@@ -225,9 +194,6 @@ mod tests {
         assert_eq!(server_user(at, here), Some(own_user()));
         drop((listener, client, accepted));
         assert!(kernel_knows_users());
-        assert_eq!(overflow_user(), 65_534);
-        assert!(is_mapped(0) && is_mapped(own_user()));
-        assert!(!is_mapped(overflow_user()) || own_user() == overflow_user());
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Backup and restore. A copy is written under a temporary name and renamed only after it is complete.
 
-use crate::archive::ParquetArchive;
+use crate::archive::FolderArchive;
 use crate::folder::{Content, Folder, sync_folder};
 use crate::modes;
 use crate::options::{OpenOptions, StoreEngine};
@@ -204,10 +204,26 @@ fn copy_into(core: &Core, folder: &Path) -> Result<BackupReport> {
     let mut bytes = core.store.checkpoint(&copy.store())?;
     modes::as_inside(&copy.store()).map_err(|e| copy.failed("making", e))?;
     bytes += core.archive.copy_to(&copy.archive())?;
-    bytes += crate::rdf::disk::copy_to(&core.folder.rdf(), &copy.rdf())?;
+    bytes += copy_rdf(&core.folder, &copy)?;
     let now = crate::engine::Clock::now_millis(&crate::clock::SystemClock);
     copy.write_format(core.store_engine, now)?;
     Ok(BackupReport { bytes, newest })
+}
+
+/// Copies the RDF data of a database; returns its size in bytes.
+#[cfg(feature = "rdf")]
+fn copy_rdf(from: &Folder, to: &Folder) -> Result<u64> {
+    crate::rdf::disk::copy_to(&from.rdf(), &to.rdf())
+}
+
+/// Refuses a database that has RDF data.
+#[cfg(not(feature = "rdf"))]
+fn copy_rdf(from: &Folder, _to: &Folder) -> Result<u64> {
+    if from.rdf().exists() {
+        let what = format!("`{}` has RDF data", from.path.display());
+        return Err(crate::left_out("rdf", &what));
+    }
+    Ok(0)
 }
 
 /// Copies a backup to a new folder and reads every row of the copy before it gets its name.
@@ -246,7 +262,7 @@ pub(crate) fn restore(backup: &Path, target: &Path) -> Result<()> {
     share_alike(&source, &copy)?;
     copy_tree(&source.store(), &copy.store())?;
     copy_tree(&source.archive(), &copy.archive())?;
-    crate::rdf::disk::copy_to(&source.rdf(), &copy.rdf())?;
+    copy_rdf(&source, &copy)?;
     copy_file(&backup.join("FORMAT"), &draft.path.join("FORMAT"))?;
     verify(&copy, engine).map_err(|e| match e {
         Error::Target(message) | Error::Unavailable(message) => Error::Target(message),
@@ -279,8 +295,9 @@ fn verify(copy: &Folder, engine: StoreEngine) -> Result<()> {
     for table in Table::ALL {
         store.scan(table, &KeyRange::ALL, &mut |_, _| Flow::Continue(()))?;
     }
+    #[cfg(feature = "rdf")]
     crate::rdf::Rdf::read(&copy.rdf())?;
-    let archive = Arc::new(ParquetArchive::open(&copy.archive())?);
+    let archive = Arc::new(FolderArchive::open(&copy.archive())?);
     crate::engine::Archive::scan(&*archive, &KeyRange::ALL, &mut |_, _| Flow::Continue(()))?;
     let database = Engine::open(
         store,

@@ -11,7 +11,7 @@ use crate::limits::OWNER_ANSWER_MAX;
 use crate::options::OpenOptions;
 use crate::owner::Owner;
 use crate::remote::{CallError, Receiver, Remote};
-use crate::server;
+use crate::server::{self, ServerClient, is_address};
 use crate::session::{self, Intent, Session};
 use crate::wire::request::Request;
 use crate::wire::travel::Assembly;
@@ -22,9 +22,8 @@ use esker_model::{
     EdgeSelect, EdgeTypeId, Error, Flow, GraphRead, GraphWrite, Mutation, Result, Schema,
     SchemaChange, Traversal, Version, VersionRange, Vertex, VertexEvent, VertexId, VertexSelect,
 };
-use esker_rpc::producer::{BatchNumber, Producer};
-use esker_rpc::resume::{EdgesResume, VerticesResume};
-use esker_rpc::{Address, Client};
+use esker_process::producer::{BatchNumber, Producer};
+use esker_process::resume::{EdgesResume, VerticesResume};
 use esker_store::Durability;
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -69,6 +68,7 @@ struct Shared {
     /// Assigns numbers to the batches that go through another process.
     producer: Arc<Producer>,
     /// RDF data in memory, once it was requested.
+    #[cfg(feature = "rdf")]
     rdf: Mutex<Option<Arc<crate::rdf::Live>>>,
     open_files: crate::file::OpenFiles,
 }
@@ -94,22 +94,22 @@ impl Database {
         } else {
             Intent::Existing
         };
-        if Address::is_address(target) {
-            return Self::connect(&Address::parse(target)?, options);
+        if is_address(target) {
+            return Self::connect(target, options);
         }
         Self::start(Folder::of_target(target)?, options, intent)
     }
 
-    fn connect(address: &Address, options: &OpenOptions) -> Result<Self> {
-        let session = Session::Server(Client::connect(address)?);
-        let folder = Folder::at(Path::new(&address.to_string()));
-        Ok(Self::with(folder, options, session))
+    fn connect(address: &str, options: &OpenOptions) -> Result<Self> {
+        let client = server::connect(address)?;
+        let folder = Folder::at(Path::new(&client.address()));
+        Ok(Self::with(folder, options, Session::Server(client)))
     }
 
     /// Creates a database at `target`, a folder that is absent or empty, and opens it. A server's database cannot be
     /// created from here.
     pub fn init(target: &str, options: &OpenOptions) -> Result<Self> {
-        if Address::is_address(target) {
+        if is_address(target) {
             return Err(Error::Target(format!(
                 "`{target}` is a server, and a database is made on the machine that will hold it: \
                  run `esker init FOLDER` and `esker serve FOLDER` there"
@@ -133,6 +133,7 @@ impl Database {
                 current_session,
                 reopening,
                 producer: Arc::new(Producer::new()),
+                #[cfg(feature = "rdf")]
                 rdf: Mutex::default(),
                 open_files: crate::file::OpenFiles::default(),
             }),
@@ -149,6 +150,18 @@ impl Database {
         &self.shared.folder
     }
 
+    /// Frees the RDF data.
+    #[cfg(feature = "rdf")]
+    fn drop_live(&self) {
+        let live = self
+            .live()
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        drop(live);
+    }
+
+    #[cfg(feature = "rdf")]
     pub(crate) fn live(&self) -> &Mutex<Option<Arc<crate::rdf::Live>>> {
         &self.shared.rdf
     }
@@ -183,7 +196,7 @@ impl Database {
     }
 
     /// A client of the server that calls for the principal.
-    fn client_for_principal(&self, client: &Client) -> Client {
+    fn client_for_principal(&self, client: &dyn ServerClient) -> Box<dyn ServerClient> {
         client.on_behalf_of(self.principal.as_deref())
     }
 
@@ -283,10 +296,7 @@ impl Database {
     pub fn about_server(&self) -> Result<Option<(String, u64)>> {
         self.run(|s| match s {
             Session::Owner(_) | Session::Attached(_) => Ok(None),
-            Session::Server(c) => {
-                let about = c.about()?;
-                Ok(Some((about.version, about.clock_millis)))
-            }
+            Session::Server(c) => Ok(Some(c.about()?)),
         })
     }
 
@@ -314,7 +324,7 @@ impl Database {
         self.run(|s| match s {
             Session::Owner(o) => Ok(o.engine()?.stats()?),
             Session::Attached(r) => r.value(&Request::Stats, None),
-            Session::Server(c) => Ok(server::stats(c)?),
+            Session::Server(c) => Ok(c.stats()?),
         })
     }
 
@@ -336,7 +346,7 @@ impl Database {
                 r.call(&Request::Check(*options), receiver)?
                     .ok_or(CallError::Lost)
             }
-            Session::Server(c) => Ok(server::check(c, *options, cancel, progress)?),
+            Session::Server(c) => Ok(c.check(*options, cancel, progress)?),
         })
     }
 
@@ -349,7 +359,7 @@ impl Database {
         self.run(|s| match s {
             Session::Owner(o) => Ok(o.operations()?.compact(retain_after, cancel)?),
             Session::Attached(r) => r.value(&Request::Compact(retain_after), Some(cancel)),
-            Session::Server(c) => Ok(server::compact(c, retain_after, cancel)?),
+            Session::Server(c) => Ok(c.compact(retain_after, cancel)?),
         })
     }
 
@@ -357,7 +367,7 @@ impl Database {
     /// With a server, the folder is on the server's machine, where its settings must allow backups.
     pub fn backup(&self, directory: &Path) -> Result<BackupReport> {
         if let Session::Server(client) = &*self.session()? {
-            return server::backup(client, directory);
+            return client.backup(directory);
         }
         let directory = std::path::absolute(directory)
             .map_err(|e| Error::io(format!("making `{}`", directory.display()), e))?;
@@ -366,7 +376,7 @@ impl Database {
             Session::Attached(r) => backup::take(&directory, self.directory(), || {
                 r.value(&Request::Backup, None)
             }),
-            Session::Server(c) => Ok(server::backup(c, &directory)?),
+            Session::Server(c) => Ok(c.backup(&directory)?),
         })
     }
 
@@ -434,9 +444,7 @@ impl Database {
     pub fn submit(&self, batch: Batch) -> Result<Submitted> {
         if let Session::Server(client) = &*self.session()? {
             let sync = self.is_sync();
-            return client
-                .submit(batch, sync)
-                .map(|sent| Submitted::Sent(Box::new(sent)));
+            return client.submit(batch, sync);
         }
         Ok(Submitted::Done(self.apply(batch)))
     }
@@ -453,11 +461,8 @@ impl Database {
     /// Persists and closes the database for all clones of this handle. A call in progress in another thread finishes
     /// first; that thread then closes the database.
     pub fn close(self) -> Result<()> {
-        let live = {
-            let mut live = self.live().lock().unwrap_or_else(PoisonError::into_inner);
-            live.take()
-        };
-        drop(live);
+        #[cfg(feature = "rdf")]
+        self.drop_live();
         match self.shared.current_session.close() {
             Some(Session::Owner(owner)) => owner.close(),
             // Servers with ephemeral stores may not have persisted all writes yet.
@@ -471,6 +476,7 @@ impl Database {
 #[derive(Debug)]
 pub enum Submitted {
     /// Sent to a server; the response is pending.
+    #[cfg(feature = "remote")]
     Sent(Box<esker_rpc::Pending>),
     /// Applied or failed already.
     Done(Result<Commit>),
@@ -480,6 +486,7 @@ impl Submitted {
     /// Waits for the result of the batch.
     pub fn wait(self) -> Result<Commit> {
         match self {
+            #[cfg(feature = "remote")]
             Self::Sent(pending) => pending.wait(),
             Self::Done(answer) => answer,
         }
@@ -501,7 +508,9 @@ impl GraphRead for Database {
             Session::Attached(r) => {
                 r.list(&self.with_principal(Request::ReadVertices(ids.to_vec(), as_of)))
             }
-            Session::Server(c) => Ok(self.client_for_principal(c).read_vertices(ids, as_of)?),
+            Session::Server(c) => Ok(self
+                .client_for_principal(c.as_ref())
+                .read_vertices(ids, as_of)?),
         })
     }
 
@@ -511,7 +520,9 @@ impl GraphRead for Database {
             Session::Attached(r) => {
                 r.list(&self.with_principal(Request::ReadEdges(keys.to_vec(), as_of)))
             }
-            Session::Server(c) => Ok(self.client_for_principal(c).read_edges(keys, as_of)?),
+            Session::Server(c) => Ok(self
+                .client_for_principal(c.as_ref())
+                .read_edges(keys, as_of)?),
         })
     }
 
@@ -537,7 +548,7 @@ impl GraphRead for Database {
                 })
             }
             Session::Server(c) => Ok(self
-                .client_for_principal(c)
+                .client_for_principal(c.as_ref())
                 .scan_edges(frontier, select, sink)?),
         })
     }
@@ -562,9 +573,9 @@ impl GraphRead for Database {
                     let request = self.with_principal(Request::ScanVertices(rest));
                     r.stream(&request, &mut |v: Vertex| resume.pass(v, sink))
                 }
-                Session::Server(c) => {
-                    Ok(self.client_for_principal(c).scan_vertices(select, sink)?)
-                }
+                Session::Server(c) => Ok(self
+                    .client_for_principal(c.as_ref())
+                    .scan_vertices(select, sink)?),
             }
         })
     }
@@ -573,7 +584,9 @@ impl GraphRead for Database {
         self.run(|s| match s {
             Session::Owner(o) => Ok(self.view(o)?.vertex_history(id, range)?),
             Session::Attached(r) => r.list(&self.with_principal(Request::VertexHistory(id, range))),
-            Session::Server(c) => Ok(self.client_for_principal(c).vertex_history(id, range)?),
+            Session::Server(c) => Ok(self
+                .client_for_principal(c.as_ref())
+                .vertex_history(id, range)?),
         })
     }
 
@@ -581,7 +594,9 @@ impl GraphRead for Database {
         self.run(|s| match s {
             Session::Owner(o) => Ok(self.view(o)?.edge_history(key, range)?),
             Session::Attached(r) => r.list(&self.with_principal(Request::EdgeHistory(key, range))),
-            Session::Server(c) => Ok(self.client_for_principal(c).edge_history(key, range)?),
+            Session::Server(c) => Ok(self
+                .client_for_principal(c.as_ref())
+                .edge_history(key, range)?),
         })
     }
 
@@ -591,7 +606,7 @@ impl GraphRead for Database {
             Session::Attached(r) => {
                 r.value(&self.with_principal(Request::Degrees(of.to_vec())), None)
             }
-            Session::Server(c) => Ok(self.client_for_principal(c).degrees(of)?),
+            Session::Server(c) => Ok(self.client_for_principal(c.as_ref()).degrees(of)?),
         })
     }
 
@@ -601,7 +616,9 @@ impl GraphRead for Database {
             Session::Attached(r) => {
                 r.list(&self.with_principal(Request::TopDegrees(edge_type, limit)))
             }
-            Session::Server(c) => Ok(self.client_for_principal(c).top_degrees(edge_type, limit)?),
+            Session::Server(c) => Ok(self
+                .client_for_principal(c.as_ref())
+                .top_degrees(edge_type, limit)?),
         })
     }
 
@@ -609,7 +626,7 @@ impl GraphRead for Database {
         self.run(|s| match s {
             Session::Owner(o) => Ok(self.view(o)?.counts()?),
             Session::Attached(r) => r.value(&self.with_principal(Request::Counts), None),
-            Session::Server(c) => Ok(self.client_for_principal(c).counts()?),
+            Session::Server(c) => Ok(self.client_for_principal(c.as_ref()).counts()?),
         })
     }
 
@@ -630,7 +647,9 @@ impl GraphRead for Database {
                 Session::Attached(r) => {
                     r.stream(&self.with_principal(Request::Diff(rest)), &mut pass)
                 }
-                Session::Server(c) => Ok(self.client_for_principal(c).diff(&rest, &mut pass)?),
+                Session::Server(c) => Ok(self
+                    .client_for_principal(c.as_ref())
+                    .diff(&rest, &mut pass)?),
             }
         })
     }
@@ -658,7 +677,7 @@ impl GraphRead for Database {
                     .ok_or(CallError::Lost)
             }
             Session::Server(c) => Ok(self
-                .client_for_principal(c)
+                .client_for_principal(c.as_ref())
                 .travel(traversal, budget, cancel)?),
         })
     }

@@ -7,7 +7,6 @@ use crate::options::OpenOptions;
 use crate::session::open_engine;
 use esker_model::codec::Reader;
 use esker_model::{Error, ErrorKind, Result};
-use esker_rpc::Address;
 use esker_store::{StoreSettings, Table};
 
 /// Format numbers of a database; `docs/book/format-stability.md` explains them.
@@ -33,7 +32,7 @@ impl Database {
     /// # Errors
     /// If the target is a server or not a database, or a process has it open.
     pub fn formats(target: &str, options: &OpenOptions) -> Result<Formats> {
-        if Address::is_address(target) {
+        if crate::server::is_address(target) {
             return Err(Error::Target(format!(
                 "`{target}` is a server, and a database is upgraded on the machine that holds it: stop it, and run `esker upgrade FOLDER` there"
             )));

@@ -13,8 +13,16 @@
 //! # Ok::<(), esker::Error>(())
 //! ```
 //!
+//! Features, all on by default, leave out what a program does not need: `remote` (targets `esker://host:port`), `rdf`
+//! (RDF data and SPARQL) and `archive` (superseded versions in Parquet files). What is left out returns an error that
+//! names the feature. `docs/book/embedding.md` has the times that they take to compile.
+//!
 //! Suggested reading order: [`OpenOptions`], [`Database`].
 
+#[cfg(feature = "archive")]
+mod archive;
+#[cfg(not(feature = "archive"))]
+#[path = "archive_absent.rs"]
 mod archive;
 mod backup;
 mod clock;
@@ -24,6 +32,7 @@ mod file;
 mod folder;
 mod foreign;
 mod formats;
+#[cfg(feature = "remote")]
 mod http_socket;
 pub mod limits;
 pub mod modes;
@@ -33,6 +42,7 @@ mod options;
 mod owner;
 mod private_subtree;
 pub mod raw;
+#[cfg(feature = "rdf")]
 pub mod rdf;
 mod remote;
 mod request_keys;
@@ -53,12 +63,14 @@ pub use engine::{
 };
 pub use esker_lineage as lineage;
 pub use esker_model::{self as model, Error, ErrorKind, Result};
+#[cfg(feature = "remote")]
 pub use esker_rpc as rpc;
 pub use esker_store::Durability;
 pub use file::{File, OPEN_FILES_MAX};
 pub use folder::CLUSTER_FILE;
 pub use foreign::SAFE_FOLDERS;
 pub use formats::Formats;
+#[cfg(feature = "remote")]
 pub use http_socket::{HttpSocket, http_endpoint_of};
 pub use objects::FindIter;
 pub use options::{OpenOptions, StoreEngine};
@@ -67,3 +79,11 @@ pub use owner::hostile::check_socket_input;
 pub use private_subtree::PrivateSubtree;
 pub use window::{Window, WindowFigures, WindowOptions, is_window, remove_checkpoint};
 pub use write_back::{FailedChange, WriteBack, WriteBackOptions};
+
+/// Error for what a feature of this crate would do.
+#[cfg(not(all(feature = "archive", feature = "rdf", feature = "remote")))]
+pub(crate) fn left_out(feature: &str, what: &str) -> Error {
+    Error::Target(format!(
+        "{what}, and this program was built without the feature `{feature}` of the crate esker-database: add it in the program's Cargo.toml"
+    ))
+}

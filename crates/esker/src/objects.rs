@@ -12,8 +12,8 @@ use esker_model::object::{
 };
 use esker_model::value::ValueView;
 use esker_model::{Cancel, Error, Flow, NeverCancel, Result};
-use esker_rpc::producer::BatchNumber;
-use esker_rpc::resume::FindResume;
+use esker_process::producer::BatchNumber;
+use esker_process::resume::FindResume;
 use std::ops::ControlFlow;
 
 impl ObjectRead for Database {

@@ -1,103 +1,100 @@
-//! Administrative calls to a server, converted to the engine's report types.
+//! Databases that a server has open.
 
 use crate::backup::BackupReport;
-use crate::engine::{CheckOptions, CheckReport, CompactReport, Problem, Stats};
-use esker_model::{Cancel, Error, Result, Version};
-use esker_rpc::text::intern;
-use esker_rpc::{Client, convert, proto};
-use esker_store::{StoreStats, Table};
+use crate::database::Submitted;
+use crate::engine::{CheckOptions, CheckReport, CompactReport, Stats};
+use esker_model::namespace::{AppliedChange, Change, Namespace};
+use esker_model::object::{ObjectWrite, Principal, TagReport, TagWhere};
+use esker_model::{Batch, Cancel, Commit, Result, Schema, SchemaChange, Version};
 use std::path::Path;
+use std::sync::Arc;
 
-/// Counts, sizes and cache statistics.
-pub(crate) fn stats(client: &Client) -> Result<Stats> {
-    stats_in(client.stats()?)
+#[cfg(feature = "remote")]
+mod client;
+
+/// The client of a server. The feature `remote` has the one implementation.
+pub(crate) trait ServerClient: ObjectWrite + Namespace {
+    /// Returns a client on this connection that calls for a principal.
+    fn on_behalf_of(&self, principal: Option<&Principal>) -> Box<dyn ServerClient>;
+
+    /// Address of the server.
+    fn address(&self) -> String;
+
+    /// Process id of the server, on its machine.
+    fn pid(&self) -> u32;
+
+    /// Release of the server and its clock in milliseconds since 1970.
+    fn about(&self) -> Result<(String, u64)>;
+
+    /// Whether the server is one of a cluster.
+    fn is_cluster(&self) -> Result<bool>;
+
+    /// Counts, sizes and cache statistics.
+    fn stats(&self) -> Result<Stats>;
+
+    /// Checks the consistency of all rows.
+    fn check(
+        &self,
+        options: CheckOptions,
+        cancel: &dyn Cancel,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<CheckReport>;
+
+    /// Moves superseded versions to the archive.
+    fn compact(&self, retain_after: Option<Version>, cancel: &dyn Cancel) -> Result<CompactReport>;
+
+    /// Copies the database on the server's machine.
+    fn backup(&self, directory: &Path) -> Result<BackupReport>;
+
+    /// Applies a batch; with `sync` it is durable when this returns. So are the changes of the next three calls.
+    fn apply_with(&self, batch: Batch, sync: bool) -> Result<Commit>;
+
+    /// Starts applying a batch.
+    fn submit(&self, batch: Batch, sync: bool) -> Result<Submitted>;
+
+    /// Changes the schema.
+    fn define_with(&self, changes: &[SchemaChange], sync: bool) -> Result<Arc<Schema>>;
+
+    /// Changes the tags of all objects that match a filter.
+    fn tag_where_with(
+        &self,
+        change: &TagWhere,
+        sync: bool,
+        cancel: &dyn Cancel,
+    ) -> Result<TagReport>;
+
+    /// Changes files.
+    fn change_with(
+        &self,
+        principal: Option<&Principal>,
+        changes: &[Change],
+        sync: bool,
+    ) -> Result<Vec<Result<AppliedChange>>>;
+
+    /// Syncs all earlier writes to disk.
+    fn persist(&self) -> Result<()>;
+
+    /// Waits until the writes of this client no longer depend on it.
+    fn flush(&self) -> Result<()>;
 }
 
-fn stats_in(stats: proto::StatsReply) -> Result<Stats> {
-    let store = stats.store.unwrap_or_default();
-    let table = |t: proto::store_stats::Table| {
-        // Tables of later releases are skipped.
-        let known = Table::ALL.into_iter().find(|k| k.name() == t.name);
-        known.map(|k| (k, t.bytes))
-    };
-    Ok(Stats {
-        counts: convert::counts_in(stats.counts.unwrap_or_default())?,
-        store: StoreStats {
-            // A server reports a failed store on the next write.
-            failed: false,
-            engine: intern(&store.engine),
-            table_bytes: store.tables.into_iter().filter_map(table).collect(),
-            log_bytes: store.log_bytes,
-            cache_bytes: store.cache_bytes,
-            cache_bytes_max: store.cache_bytes_max,
-        },
-        adjacency_lists: stats.adjacency_lists,
-        adjacency_edges: stats.adjacency_edges,
-        adjacency_bytes: stats.adjacency_bytes,
-        adjacency_bytes_max: stats.adjacency_bytes_max,
-        objects_bytes: stats.objects_bytes,
-        objects_index_bytes: stats.objects_index_bytes,
-        objects_disk_bytes: stats.objects_disk_bytes,
-        newest: stats.newest.map(Version),
-        retained_since: stats.retained_since.map(Version),
-    })
+/// Whether a target is the address of a server rather than a folder.
+pub(crate) fn is_address(target: &str) -> bool {
+    target.starts_with("esker://")
 }
 
-/// Checks the consistency of all rows.
-pub(crate) fn check(
-    client: &Client,
-    options: CheckOptions,
-    cancel: &dyn Cancel,
-    progress: &mut dyn FnMut(u64),
-) -> Result<CheckReport> {
-    let report = client.check(options.repair, cancel, progress)?;
-    Ok(CheckReport {
-        rows: report.rows,
-        vertices: report.vertices,
-        edges: report.edges,
-        history: report.history,
-        problems: report
-            .problems
-            .into_iter()
-            .map(|p| Problem {
-                what: p.what,
-                detail: p.detail,
-                repaired: p.repaired,
-            })
-            .collect(),
-        problems_total: report.problems_total,
-        complete: report.complete,
-        edges_sum: report.edges_sum,
-        inverses_sum: report.inverses_sum,
-    })
+/// Connects to the server at an address.
+#[cfg(feature = "remote")]
+pub(crate) fn connect(target: &str) -> Result<Box<dyn ServerClient>> {
+    let address = esker_rpc::Address::parse(target)?;
+    Ok(Box::new(esker_rpc::Client::connect(&address)?))
 }
 
-/// Moves superseded versions to the archive.
-pub(crate) fn compact(
-    client: &Client,
-    retain_after: Option<Version>,
-    cancel: &dyn Cancel,
-) -> Result<CompactReport> {
-    let done = client.compact(retain_after, cancel)?;
-    Ok(CompactReport {
-        archived: done.archived,
-        kept: done.kept,
-        // Servers do not report it.
-        dropped: 0,
-    })
-}
-
-/// Copies the database on the server's machine.
-pub(crate) fn backup(client: &Client, directory: &Path) -> Result<BackupReport> {
-    let text = directory.to_str().ok_or_else(|| {
-        Error::Invalid(format!(
-            "`{}` cannot be sent to a server: its name is not UTF-8",
-            directory.display()
-        ))
-    })?;
-    let done = client.backup(text)?;
-    Ok(BackupReport {
-        bytes: done.bytes,
-        newest: done.newest.map(Version),
-    })
+/// Refuses addresses of servers.
+#[cfg(not(feature = "remote"))]
+pub(crate) fn connect(target: &str) -> Result<Box<dyn ServerClient>> {
+    Err(crate::left_out(
+        "remote",
+        &format!("`{target}` is a server"),
+    ))
 }

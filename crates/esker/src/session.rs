@@ -3,7 +3,7 @@
 //! Every process runs the same loop until it has either role. [`crate::owner::claim`] explains why two processes cannot
 //! become the owner at once.
 
-use crate::archive::ParquetArchive;
+use crate::archive::FolderArchive;
 use crate::clock::SystemClock;
 use crate::engine::{Clock, Engine, Settings};
 use crate::folder::{Content, Folder};
@@ -14,9 +14,9 @@ use crate::owner::core::{Core, HeartbeatStatus};
 use crate::owner::process::{Liveness, Process};
 use crate::owner::{HeartbeatThread, Owner};
 use crate::remote::{NoConnection, Remote};
+use crate::server::ServerClient;
 use crate::window::WindowStore;
 use esker_model::{Error, ErrorKind, Result};
-use esker_rpc::Client;
 use esker_store::{Durability, Store, StoreSettings};
 use std::path::Path;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ pub(crate) enum Session {
     /// Another process has the store open.
     Attached(Remote),
     /// A server has the store open.
-    Server(Client),
+    Server(Box<dyn ServerClient>),
 }
 
 /// Expectation of the caller about the folder.
@@ -288,7 +288,7 @@ fn open_store(
         }
     };
     crate::backup::remove_copies(folder);
-    let archive = Arc::new(ParquetArchive::open(&folder.archive())?);
+    let archive = Arc::new(FolderArchive::open(&folder.archive())?);
     let clock = SystemClock;
     let engine = Engine::open(
         store.clone(),

@@ -18,9 +18,6 @@ pub mod http;
 pub mod limits;
 pub mod map;
 pub mod members;
-pub mod producer;
-pub mod resume;
-pub mod text;
 pub mod tunnel;
 
 /// Messages and services, generated from `proto/esker/v1`.
@@ -38,6 +35,7 @@ pub mod proto;
 pub use address::Address;
 pub use client::{Client, FileLink, Grants, PeerLink, Pending};
 pub use esker_access::{environment, peer};
+use esker_process::{producer, resume, text};
 
 /// Version of the network protocol. A server refuses other versions with an error that names both releases.
 pub const PROTOCOL: u32 = 4;

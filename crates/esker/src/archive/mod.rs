@@ -26,7 +26,7 @@ const NEW: &str = "new.parquet.part";
 
 /// The archive of one database.
 #[derive(Debug)]
-pub(crate) struct ParquetArchive {
+pub(crate) struct FolderArchive {
     folder: PathBuf,
     /// Archive files by number, oldest first. Readers clone the list and release the lock.
     files: RwLock<View>,
@@ -34,7 +34,7 @@ pub(crate) struct ParquetArchive {
     change_lock: Mutex<()>,
 }
 
-impl ParquetArchive {
+impl FolderArchive {
     /// Opens the files in a folder. The folder may be absent; the first file creates it.
     pub(crate) fn open(folder: &Path) -> Result<Self> {
         let failed = |e| Error::io(format!("reading `{}`", folder.display()), e);
@@ -154,7 +154,7 @@ impl ParquetArchive {
     }
 }
 
-impl Archive for ParquetArchive {
+impl Archive for FolderArchive {
     fn append(&self, rows: &mut HistoryRows<'_>) -> Result<u64> {
         let _changing = self.change_lock();
         let files = self.now();

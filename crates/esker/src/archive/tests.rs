@@ -28,13 +28,13 @@ fn rows(seed: u64, vertices: u64) -> BTreeMap<Vec<u8>, Vec<u8>> {
     rows
 }
 
-fn append(archive: &ParquetArchive, rows: &BTreeMap<Vec<u8>, Vec<u8>>) -> u64 {
+fn append(archive: &FolderArchive, rows: &BTreeMap<Vec<u8>, Vec<u8>>) -> u64 {
     archive
         .append(&mut rows.clone().into_iter().map(Ok))
         .unwrap()
 }
 
-fn all(archive: &ParquetArchive, range: &KeyRange) -> Vec<(Vec<u8>, Vec<u8>)> {
+fn all(archive: &FolderArchive, range: &KeyRange) -> Vec<(Vec<u8>, Vec<u8>)> {
     let mut out = Vec::new();
     archive
         .scan(range, &mut |k, v| {
@@ -50,7 +50,7 @@ fn all(archive: &ParquetArchive, range: &KeyRange) -> Vec<(Vec<u8>, Vec<u8>)> {
 fn the_archive_is_a_sorted_map() {
     let dir = tempfile::tempdir().unwrap();
     let folder = dir.path().join("archive");
-    let archive = ParquetArchive::open(&folder).unwrap();
+    let archive = FolderArchive::open(&folder).unwrap();
     assert!(all(&archive, &KeyRange::ALL).is_empty());
     let mut model = BTreeMap::new();
     for seed in 0..3 {
@@ -60,7 +60,7 @@ fn the_archive_is_a_sorted_map() {
     }
     // A crash between archiving and removal: the same rows are appended again.
     append(&archive, &rows(1, 500));
-    let reopened = ParquetArchive::open(&folder).unwrap();
+    let reopened = FolderArchive::open(&folder).unwrap();
     let whole: Vec<_> = model.clone().into_iter().collect();
     assert_eq!(all(&archive, &KeyRange::ALL), whole);
     assert_eq!(all(&reopened, &KeyRange::ALL), whole);
@@ -82,7 +82,7 @@ fn the_archive_is_a_sorted_map() {
 }
 
 /// Number of row groups of the first file that a range can need.
-fn groups(archive: &ParquetArchive, range: &KeyRange, versions: VersionRange) -> usize {
+fn groups(archive: &FolderArchive, range: &KeyRange, versions: VersionRange) -> usize {
     let (_, file) = &archive.now().0[0];
     let first = file.first_group(&range.from);
     (first..file.groups())
@@ -94,7 +94,7 @@ fn groups(archive: &ParquetArchive, range: &KeyRange, versions: VersionRange) ->
 #[test]
 fn row_groups_are_skipped_by_their_figures() {
     let dir = tempfile::tempdir().unwrap();
-    let archive = ParquetArchive::open(dir.path()).unwrap();
+    let archive = FolderArchive::open(dir.path()).unwrap();
     append(&archive, &rows(0, 9_000));
     assert_eq!(groups(&archive, &KeyRange::ALL, VersionRange::ALL), 4);
     let one = KeyRange::prefix(&id(10).0);
@@ -107,7 +107,7 @@ fn row_groups_are_skipped_by_their_figures() {
 #[test]
 fn row_groups_of_other_versions_are_skipped() {
     let dir = tempfile::tempdir().unwrap();
-    let archive = ParquetArchive::open(dir.path()).unwrap();
+    let archive = FolderArchive::open(dir.path()).unwrap();
     append(&archive, &rows(0, 9_000)); // milliseconds 1000 to 1012
     let within = |from: u64, until: u64| VersionRange {
         from: Version::new(from, 0),
@@ -134,7 +134,7 @@ fn row_groups_of_other_versions_are_skipped() {
 #[test]
 fn a_cursor_goes_wherever_it_is_told() {
     let dir = tempfile::tempdir().unwrap();
-    let archive = ParquetArchive::open(dir.path()).unwrap();
+    let archive = FolderArchive::open(dir.path()).unwrap();
     let mut model = BTreeMap::new();
     for seed in 0..3 {
         let rows = rows(seed, 3_000);
@@ -178,7 +178,7 @@ fn a_cursor_goes_wherever_it_is_told() {
 #[test]
 fn a_view_does_not_change() {
     let dir = tempfile::tempdir().unwrap();
-    let archive = ParquetArchive::open(dir.path()).unwrap();
+    let archive = FolderArchive::open(dir.path()).unwrap();
     let before = rows(0, 50);
     append(&archive, &before);
     let view = archive.view().unwrap();
@@ -199,7 +199,7 @@ fn a_view_does_not_change() {
 #[test]
 fn one_edge_of_a_hub_reads_few_row_groups() {
     let dir = tempfile::tempdir().unwrap();
-    let archive = ParquetArchive::open(dir.path()).unwrap();
+    let archive = FolderArchive::open(dir.path()).unwrap();
     let edge = |n: u64| EdgeKey {
         source: id(7),
         edge_type: EdgeTypeId(300 + u16::from(n >= 40_000)),
@@ -231,7 +231,7 @@ fn one_edge_of_a_hub_reads_few_row_groups() {
 #[test]
 fn many_files_become_one_with_the_same_rows() {
     let dir = tempfile::tempdir().unwrap();
-    let archive = ParquetArchive::open(dir.path()).unwrap();
+    let archive = FolderArchive::open(dir.path()).unwrap();
     let mut model = BTreeMap::new();
     for seed in 0..=ARCHIVE_FILES_MAX as u64 {
         let rows = rows(seed, 50);
@@ -244,7 +244,7 @@ fn many_files_become_one_with_the_same_rows() {
     assert_eq!(all(&archive, &KeyRange::ALL), whole);
     append(&archive, &rows(99, 1));
     assert_eq!(
-        all(&ParquetArchive::open(dir.path()).unwrap(), &KeyRange::ALL).len(),
+        all(&FolderArchive::open(dir.path()).unwrap(), &KeyRange::ALL).len(),
         whole.len() + 3
     );
 }
@@ -253,7 +253,7 @@ fn many_files_become_one_with_the_same_rows() {
 #[test]
 fn a_failed_append_leaves_nothing_behind() {
     let dir = tempfile::tempdir().unwrap();
-    let archive = ParquetArchive::open(dir.path()).unwrap();
+    let archive = FolderArchive::open(dir.path()).unwrap();
     append(&archive, &rows(0, 10));
     let mut failing = rows(1, 10)
         .into_iter()
@@ -272,11 +272,11 @@ fn a_failed_append_leaves_nothing_behind() {
 #[test]
 fn a_damaged_file_is_named() {
     let dir = tempfile::tempdir().unwrap();
-    append(&ParquetArchive::open(dir.path()).unwrap(), &rows(0, 10));
+    append(&FolderArchive::open(dir.path()).unwrap(), &rows(0, 10));
     let path = dir.path().join("0000000000000001.parquet");
     let bytes = std::fs::read(&path).unwrap();
     std::fs::write(&path, &bytes[..bytes.len() / 2]).unwrap();
-    let message = ParquetArchive::open(dir.path()).unwrap_err().to_string();
+    let message = FolderArchive::open(dir.path()).unwrap_err().to_string();
     assert!(
         message.starts_with("opening the archive `")
             && message.contains("0000000000000001.parquet"),

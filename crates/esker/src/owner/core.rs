@@ -1,7 +1,7 @@
 //! Operations of the owner, for itself and for the processes that it serves.
 
 use super::claim::Claim;
-use crate::archive::ParquetArchive;
+use crate::archive::FolderArchive;
 use crate::backup::{self, BackupReport};
 use crate::engine::{BulkReport, CompactReport, Engine};
 use crate::folder::Folder;
@@ -15,7 +15,8 @@ use esker_model::object::{ObjectWrite as _, Principal, TagReport, TagWhere};
 use esker_model::{
     Batch, Cancel, Commit, Error, Flow, GraphWrite, Mutation, Result, Schema, SchemaChange, Version,
 };
-use esker_rpc::peer::is_mapped;
+use esker_process::producer::random_bytes;
+use esker_process::user::is_mapped;
 use esker_store::{Durability, Store, Table, WriteBatch};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -88,7 +89,7 @@ impl HeartbeatStatus {
 pub(crate) struct Core {
     pub(crate) engine: Arc<Engine>,
     pub(crate) store: Arc<dyn Store>,
-    pub(crate) archive: Arc<ParquetArchive>,
+    pub(crate) archive: Arc<FolderArchive>,
     pub(crate) folder: Folder,
     pub(crate) store_engine: StoreEngine,
     pub(crate) heartbeat_status: Arc<HeartbeatStatus>,
@@ -122,10 +123,7 @@ impl Core {
         let key = if let Some(key) = self.key.get() {
             key
         } else {
-            let halves = [
-                esker_rpc::producer::random_bytes()?,
-                esker_rpc::producer::random_bytes()?,
-            ];
+            let halves = [random_bytes()?, random_bytes()?];
             let mut key = [0; 32];
             for (place, byte) in key.iter_mut().zip(halves.iter().flatten()) {
                 *place = *byte;
@@ -158,7 +156,7 @@ impl Core {
     pub(crate) fn new(
         engine: Arc<Engine>,
         store: Arc<dyn Store>,
-        archive: Arc<ParquetArchive>,
+        archive: Arc<FolderArchive>,
         folder: Folder,
         store_engine: StoreEngine,
         heartbeat_status: Arc<HeartbeatStatus>,

@@ -12,7 +12,7 @@ use esker_model::namespace::{Change, Errno, Handle, NamePath, SEAL_BYTES};
 use esker_model::object::Principal;
 use esker_model::traversal::Budget;
 use esker_model::{Error, Result};
-use esker_rpc::peer::is_mapped;
+use esker_process::user::is_mapped;
 use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::net::UnixStream;
 use std::path::Path;

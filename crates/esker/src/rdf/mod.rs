@@ -28,7 +28,6 @@ use esker_rdf::parse::{Loaded, Loader};
 use esker_rdf::{
     Dataset, DateTime, Graphs, Guard, Options, Part, RdfFormat, log, replace, update_in_place,
 };
-use esker_rpc::Address;
 use meta::{Meta, RequestedGraphs};
 use rights::PrincipalGuard;
 use std::fmt::Write as _;
@@ -191,7 +190,7 @@ impl Database {
     fn rdf_folder(&self) -> Result<PathBuf> {
         let folder = self.folder();
         let shown = folder.path.to_string_lossy();
-        if Address::is_address(&shown) {
+        if crate::server::is_address(&shown) {
             return Err(Error::Target(format!(
                 "this works on a database's folder only: `{shown}` is a server; run the command on \
                  the machine that has its folder, with the folder as target"

@@ -1,19 +1,10 @@
 //! Client of other SPARQL endpoints for `SERVICE`: only allowed endpoints, with a time limit and bounded results.
 
 use esker_model::{Error, Result};
-use esker_rdf::{ACCEPT, Solutions, read_solutions};
-use esker_rpc::http::{Endpoint, RequestBody};
-use std::io::{self, Read};
-use std::time::{Duration, Instant};
+use esker_rdf::Solutions;
 
-/// Time limit for connecting to an endpoint.
-const PATIENCE: Duration = Duration::from_secs(5);
-/// Time limit for one request.
-const TIME: Duration = Duration::from_mins(1);
-/// Maximum bytes of a response.
-const BYTES: u64 = 1 << 30;
-/// Maximum of solutions in a response.
-const ROWS: usize = 50_000_000;
+#[cfg(feature = "remote")]
+mod request;
 
 /// Endpoints that queries may call.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -69,38 +60,21 @@ impl Services {
                 self.allowed.join(", ")
             ));
         }
-        let (server, path) = Endpoint::of_url(endpoint, PATIENCE).map_err(|e| e.to_string())?;
-        let headers = [
-            ("content-type", "application/sparql-query"),
-            ("accept", ACCEPT),
-            ("user-agent", "esker"),
-        ];
-        let until = Instant::now().checked_add(TIME);
-        let mut answer = server
-            .request(
-                "POST",
-                &path,
-                &headers,
-                RequestBody::Bytes(query.as_bytes()),
-                stop,
-                until,
-            )
-            .map_err(|e| e.to_string())?;
-        if answer.status != 200 {
-            let status = answer.status;
-            let text = answer.text(4_096).unwrap_or_default();
-            let text = text.trim_end();
-            return Err(format!("it answered with status {status}: {text}"));
-        }
-        let content_type = answer.header("content-type").to_owned();
-        read_solutions(
-            &content_type,
-            Bounded {
-                from: &mut answer,
-                left: BYTES,
-            },
-            ROWS,
-        )
+        request::send(endpoint, query, stop)
+    }
+}
+
+/// Refuses requests.
+#[cfg(not(feature = "remote"))]
+mod request {
+    use esker_rdf::Solutions;
+
+    pub(super) fn send(
+        endpoint: &str,
+        _query: &str,
+        _stop: &dyn Fn() -> bool,
+    ) -> Result<Solutions, String> {
+        Err(crate::left_out("remote", &format!("`{endpoint}` is a server")).to_string())
     }
 }
 
@@ -112,23 +86,6 @@ fn has_dots(iri: &str) -> bool {
     plain
         .split(['/', '\\'])
         .any(|part| matches!(part.split(';').next(), Some("." | "..")))
-}
-
-/// Reader with a maximum of bytes; more bytes are an error, not an end of file.
-struct Bounded<R> {
-    from: R,
-    left: u64,
-}
-
-impl<R: Read> Read for Bounded<R> {
-    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
-        let n = self.from.read(to)?;
-        self.left = self
-            .left
-            .checked_sub(n as u64)
-            .ok_or_else(|| io::Error::other(format!("its answer has more than {BYTES} bytes")))?;
-        Ok(n)
-    }
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 #![deny(clippy::indexing_slicing)]
 
 use esker_model::codec::{DecodeError, Reader, put_bytes, put_u64, put_varint};
-use esker_rpc::text::intern;
+use esker_process::text::intern;
 use std::path::PathBuf;
 
 /// A type with an encoding on the socket.
