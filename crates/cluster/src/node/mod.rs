@@ -120,7 +120,7 @@ pub const SERVERS_MAX: usize = STRIDE as usize;
 /// Longest wait of a read for a write that is prepared and not decided, in milliseconds.
 const UNDECIDED_MAX: u64 = 10_000;
 
-/// How far ahead of this machine's clock a version may be that a client says it has seen, in milliseconds.
+/// Largest lead of a version that a client says it has seen over this machine's clock, in milliseconds.
 const CLIENT_LEAD_MILLIS: u64 = 3_600_000;
 
 /// A server of a cluster.
