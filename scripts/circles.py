@@ -24,7 +24,7 @@ LIMITS = {
     "cluster": 29,
     "console": 2,
     "engine": 17,
-    "esker": 32,
+    "esker": 25,
     "etcd": 2,
     "import": 16,
     "lineage": 2,

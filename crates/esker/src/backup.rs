@@ -3,11 +3,12 @@
 use crate::archive::FolderArchive;
 use crate::folder::{Content, Folder, sync_folder};
 use crate::modes;
-use crate::options::{OpenOptions, StoreEngine};
+use crate::options::OpenOptions;
 use crate::owner::claim::{OwnerState, Registry};
 use crate::owner::core::Core;
 use crate::owner::process::{Liveness, Process};
 use crate::session::open_engine;
+use crate::store_engine::StoreEngine;
 use esker_model::{Error, Flow, Result, Version};
 use esker_store::{KeyRange, Store, StoreSettings, Table};
 use std::fs::File;

@@ -13,7 +13,7 @@
 //! database whose creation was interrupted.
 
 use crate::modes;
-use crate::options::StoreEngine;
+use crate::store_engine::StoreEngine;
 use esker_model::{Error, Result};
 use std::io::Write;
 use std::path::{Path, PathBuf};

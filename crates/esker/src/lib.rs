@@ -49,6 +49,7 @@ mod request_keys;
 mod server;
 mod session;
 mod socket;
+mod store_engine;
 mod window;
 mod wire;
 mod write_back;
@@ -73,10 +74,11 @@ pub use formats::Formats;
 #[cfg(feature = "remote")]
 pub use http_socket::{HttpSocket, http_endpoint_of};
 pub use objects::FindIter;
-pub use options::{OpenOptions, StoreEngine};
+pub use options::OpenOptions;
 #[doc(hidden)]
 pub use owner::hostile::check_socket_input;
 pub use private_subtree::PrivateSubtree;
+pub use store_engine::StoreEngine;
 pub use window::{Window, WindowFigures, WindowOptions, is_window, remove_checkpoint};
 pub use write_back::{FailedChange, WriteBack, WriteBackOptions};
 

@@ -1,6 +1,6 @@
 //! The bare store engine, for measuring Esker's overhead (`esker bench`). The files that it writes are not a database.
 
-use crate::StoreEngine;
+use crate::store_engine::StoreEngine;
 #[cfg(not(feature = "rocksdb"))]
 use esker_model::Error;
 use esker_model::{Flow, Result};

@@ -6,8 +6,8 @@ use crate::backup::{self, BackupReport};
 use crate::engine::{BulkReport, CompactReport, Engine};
 use crate::folder::Folder;
 use crate::limits::{HEARTBEAT, OWNER_SILENT_MAX, REQUEST_KEY_MAX};
-use crate::options::StoreEngine;
 use crate::request_keys;
+use crate::store_engine::StoreEngine;
 use esker_model::namespace::{
     AppliedChange, Change, Changes, Handle, Namespace as _, OpenLookup, SEAL_BYTES,
 };
