@@ -137,7 +137,8 @@ pub(crate) struct SplitAt {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
                   esker bench cluster insert --servers 1,2,4,8,16 --clients 32 --singles\n  \
-                  esker bench cluster insert --placement dido,giga+,edge-cut,vertex-cut --graph rmat:16:100000 --plots figures/")]
+                  esker bench cluster insert --placement dido,giga+,edge-cut,vertex-cut --graph rmat:16:100000 --plots figures/\n  \
+                  esker bench cluster insert --servers 3 --clients 1,8,64,512 --batch 1 --graph rmat:14:8000 --durability sync")]
 pub(crate) struct InsertArgs {
     #[command(flatten)]
     pub(crate) shared: Shared,
@@ -151,9 +152,9 @@ pub(crate) struct InsertArgs {
     /// The placements to compare
     #[arg(long = "placement", value_name = "NAME", value_delimiter = ',', value_parser = kind_parser(), default_value = "dido")]
     pub(crate) placements: Vec<Kind>,
-    /// Total number of clients
-    #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=1024))]
-    pub(crate) clients: u32,
+    /// Total number of clients; several numbers are measured one after the other
+    #[arg(long, value_name = "N", value_delimiter = ',', default_value = "32", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub(crate) clients: Vec<u32>,
     /// Number of edges per batch
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(crate) batch: u32,

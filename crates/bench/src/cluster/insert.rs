@@ -42,6 +42,7 @@ const BUSY_LEAST: f64 = 0.9;
 struct InsertCase {
     placement: Kind,
     batch: usize,
+    clients: u32,
     servers: u32,
     edges: usize,
     rounds: Vec<InsertResult>,
@@ -63,18 +64,21 @@ pub(super) fn run(bench: &mut ClusterBench<'_>, args: &InsertArgs) -> anyhow::Re
     let mut cases = Vec::new();
     for placement in &args.placements {
         for (batch, edges) in &sizes {
-            cases.extend(args.counts.servers.iter().map(|servers| InsertCase {
-                placement: *placement,
-                batch: *batch,
-                servers: *servers,
-                edges: *edges,
-                rounds: Vec::new(),
-            }));
+            for clients in &args.clients {
+                cases.extend(args.counts.servers.iter().map(|servers| InsertCase {
+                    placement: *placement,
+                    batch: *batch,
+                    clients: *clients,
+                    servers: *servers,
+                    edges: *edges,
+                    rounds: Vec::new(),
+                }));
+            }
         }
     }
     let ran = rounds(bench, args, &graph, &mut cases);
     cases.retain(|case| !case.rounds.is_empty());
-    report(bench, args, &cases);
+    report(bench, &cases);
     draw(bench, &cases)?;
     ran
 }
@@ -89,11 +93,12 @@ fn rounds(
         for case in &mut *cases {
             bench.check_interrupt()?;
             bench.say(&format!(
-                "round {} of {}: {} edges in batches of {} into {} server(s), {}",
+                "round {} of {}: {} edges in batches of {} from {} client(s) into {} server(s), {}",
                 round + 1,
                 bench.shared.rounds,
                 count(case.edges as u64),
                 case.batch,
+                case.clients,
                 case.servers,
                 case.placement,
             ));
@@ -119,7 +124,7 @@ fn run_once(
         memory: super::MEMORY,
     };
     let mut servers = Servers::start(bench, &spec)?;
-    let clients = work::connect(bench, &servers, args.clients)?;
+    let clients = work::connect(bench, &servers, case.clients)?;
     let Some(first) = clients.first() else {
         anyhow::bail!("there are no clients");
     };
@@ -146,9 +151,10 @@ fn run_once(
     Ok(done)
 }
 
-fn report(bench: &mut ClusterBench<'_>, args: &InsertArgs, cases: &[InsertCase]) {
-    // Cases of one placement and batch size are consecutive, in ascending order of servers.
-    for series in cases.chunk_by(|a, b| (a.placement, a.batch) == (b.placement, b.batch)) {
+fn report(bench: &mut ClusterBench<'_>, cases: &[InsertCase]) {
+    // Cases of one placement, batch size and number of clients are consecutive, in ascending order of servers.
+    let series = |case: &InsertCase| (case.placement, case.batch, case.clients);
+    for series in cases.chunk_by(|a, b| series(a) == series(b)) {
         let Some(first) = series.first() else {
             continue;
         };
@@ -162,7 +168,7 @@ fn report(bench: &mut ClusterBench<'_>, args: &InsertArgs, cases: &[InsertCase])
                 case.placement.name().into(),
                 Cell::Count(case.batch as u64),
                 Cell::Count(case.servers.into()),
-                Cell::Count(args.clients.into()),
+                Cell::Count(case.clients.into()),
                 Cell::Count(case.edges as u64),
                 rate(now(InsertResult::rate)),
                 ratio(now(InsertResult::rate), base(InsertResult::rate)),
@@ -180,7 +186,10 @@ fn report(bench: &mut ClusterBench<'_>, args: &InsertArgs, cases: &[InsertCase])
             ]);
         }
         if series.len() > 1 {
-            let name = format!("{}, batches of {}", first.placement, first.batch);
+            let name = format!(
+                "{}, batches of {}, {} client(s)",
+                first.placement, first.batch, first.clients
+            );
             bench.report.wish(
                 format!("{name}: processor time of an insert, the most against the first line's"),
                 cost,
@@ -205,7 +214,7 @@ fn draw(bench: &ClusterBench<'_>, cases: &[InsertCase]) -> anyhow::Result<()> {
         let of = cases.iter().filter(|case| (case.batch == 1) == single);
         let of: Vec<_> = of.collect();
         let Some(first) = of.first() else { continue };
-        let lines = of.chunk_by(|a, b| a.placement == b.placement);
+        let lines = of.chunk_by(|a, b| (a.placement, a.clients) == (b.placement, b.clients));
         let lines = lines.filter_map(|series| {
             let points = series.iter().map(|case| {
                 (
@@ -213,8 +222,9 @@ fn draw(bench: &ClusterBench<'_>, cases: &[InsertCase]) -> anyhow::Result<()> {
                     middle(&case.rounds, InsertResult::rate),
                 )
             });
+            let case = series.first()?;
             Some(Line {
-                name: series.first()?.placement.name().to_owned(),
+                name: format!("{}, {} client(s)", case.placement.name(), case.clients),
                 points: points.collect(),
             })
         });

@@ -5,6 +5,7 @@ use crate::peer::{PeerRequest, PeerResponse};
 use crate::vnode::ServerId;
 use esker_engine::{Clock, Engine};
 use esker_model::{Error, Result};
+use futures_util::FutureExt as _;
 use std::sync::Arc;
 
 /// A host without a network.
@@ -16,7 +17,7 @@ impl Host for NoHost {
         to: ServerId,
         _question: PeerRequest,
     ) -> BoxFuture<'static, Result<PeerResponse>> {
-        Box::pin(async move { Err(Error::Unavailable(format!("{to} is not running"))) })
+        Box::pin(async move { Err(not_running(to)) })
     }
 
     fn sleep(&self, _millis: u64) -> BoxFuture<'static, ()> {
@@ -26,6 +27,10 @@ impl Host for NoHost {
     fn spawn(&self, _task: BoxFuture<'static, ()>) {
         // No-op: the only spawned tasks are splits (deferred) and deliveries (done by [`deliver_decisions`]).
     }
+}
+
+fn not_running(id: ServerId) -> Error {
+    Error::Unavailable(format!("{id} is not running"))
 }
 
 /// Applies on each server's engine what other servers had decided and not delivered; returns the number of decisions.
@@ -56,7 +61,9 @@ pub fn deliver_decisions(
                 continue;
             }
             for decided in node.undelivered_to(other.settings.id)? {
-                other.commit(decided)?;
+                // A commit does not wait here: the host runs blocking work at once.
+                let done = other.commit(decided).now_or_never();
+                done.unwrap_or_else(|| Err(not_running(other.settings.id)))?;
                 delivered += 1;
             }
         }

@@ -4,17 +4,19 @@
 //! clock in tests. This module starts no threads and reads no clock.
 //!
 //! `docs/internals/consistency.md` explains how distributed batches commit, `docs/internals/traversal.md` how
-//! traversals run. Suggested reading order: `state`, `coordinate`, `transaction` and `participate` (writing),
+//! traversals run. Suggested reading order: `state`, `coordinate`, `transaction`, `participate` and `group_commit` (writing),
 //! `recover`, `read` and `local` (reading), `objects` and `find` (objects), `split`, `travel`.
 
 mod clock;
 pub(crate) mod codec;
+mod commit_queue;
 mod coordinate;
 pub(crate) mod define;
 mod deliver;
 mod diff;
 mod files;
 mod find;
+mod group_commit;
 pub(crate) mod hashed;
 mod local;
 pub(crate) mod names;
@@ -47,6 +49,7 @@ use crate::peer::{PeerRequest, PeerResponse, Request, Response};
 use crate::placement::{Kind, Order, Placement};
 use crate::vnode::{ServerId, VnodeMap, Vnodes};
 use clock::{Clock as Hybrid, STRIDE};
+use commit_queue::CommitQueue;
 use esker_engine::{Clock, Engine};
 use esker_model::{Error, Result, Version};
 pub use files::{MoveStats, PartitionMoveStats, SharedFiles};
@@ -71,6 +74,12 @@ pub trait Host: Send + Sync {
 
     /// Runs a future concurrently with the others.
     fn spawn(&self, task: BoxFuture<'static, ()>);
+
+    /// Runs work that waits for the disk. Futures must be able to continue meanwhile, unless the store does not wait; by
+    /// default, the work runs at once.
+    fn run_blocking(&self, work: Box<dyn FnOnce() + Send>) {
+        work();
+    }
 
     /// Returns storage that all servers share, if there is any.
     fn files(&self) -> Option<Arc<dyn SharedFiles>> {
@@ -138,6 +147,7 @@ pub struct Node {
     files: Option<Arc<dyn SharedFiles>>,
     moved: files::MoveCounters,
     state: Mutex<State>,
+    commits: CommitQueue,
     /// Held while a vertex's splits are written: each writer writes what the previous one wrote, and more.
     splits_write: Mutex<()>,
     travels: Mutex<Traversals>,
@@ -201,6 +211,7 @@ impl Node {
             files,
             moved: files::MoveCounters::default(),
             state: Mutex::new(state),
+            commits: CommitQueue::default(),
             splits_write: Mutex::default(),
             travels: Mutex::default(),
             me: me.clone(),
@@ -276,7 +287,7 @@ impl Node {
                         let (commit, position) = self.apply_here(batch, seen, how.retained).await?;
                         Ok(Response::Batch(commit, position))
                     }
-                    Request::Commit(decided) => self.commit(decided),
+                    Request::Commit(decided) => self.commit(decided).await,
                     Request::Abort { tx } => {
                         self.state().pending.end(tx);
                         Ok(Response::Done)

@@ -135,7 +135,7 @@ impl Node {
     }
 
     /// Tags this server's objects that match a filter, in one commit at a version of which no read here has seen anything yet.
-    async fn tag_here(&self, change: TagWhere, at: Version) -> Result<TagReport> {
+    async fn tag_here(self: &Arc<Self>, change: TagWhere, at: Version) -> Result<TagReport> {
         if change.dry_run {
             self.wait_for_pending(None, at).await?;
             return self.engine.tag_where(&change, &esker_model::NeverCancel);
@@ -176,8 +176,11 @@ impl Node {
             rows: note.into_iter().collect(),
             ..SideWrites::default()
         };
-        self.engine
-            .tag_where_at(&change, version, &esker_model::NeverCancel, side_writes)
+        self.blocking(move |node| {
+            node.engine
+                .tag_where_at(&change, version, &esker_model::NeverCancel, side_writes)
+        })
+        .await?
     }
 
     /// Returns the ID attributes of an object on any server; `None` if it does not exist.

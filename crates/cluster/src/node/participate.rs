@@ -2,14 +2,14 @@
 
 use super::Node;
 use super::codec::{done_key, split_key};
-use super::hashed::Map;
+use super::commit_queue::{DecidedPart, part_ops};
 use super::names::ranges_of;
 use super::state::State;
 use crate::peer::{
     Change, Decided, Part, PartOp, Prepared, RawTable, Response, TxId, entries_vertex, is_object,
 };
 use crate::placement::SplitState;
-use esker_engine::{Absent, IngestedRows, PartChange, SideWrites};
+use esker_engine::{IngestedRows, SideWrites};
 use esker_model::key::Counter;
 use esker_model::namespace::record::{RowHome, decode_dentry_key, row_home};
 use esker_model::{Commit, EdgeKey, Error, Op, Result, Version, VertexId};
@@ -20,6 +20,8 @@ use std::sync::Arc;
 const EXCLUSIVE_WAIT_MAX: u64 = 250;
 /// Longest wait of a part for a vertex that splits, in milliseconds.
 const SPLIT_WAIT_MAX: u64 = 5_000;
+/// Longest wait of a decision that arrives again for the commit of its part, in milliseconds.
+const COMMIT_WAIT_MAX: u64 = 5_000;
 
 impl Node {
     /// Prepares a part: from now on reads wait for it, until it is applied or aborted.
@@ -167,7 +169,7 @@ impl Node {
     }
 
     /// Applies a part of a decided transaction.
-    pub(crate) fn commit(self: &Arc<Self>, decided: Decided) -> Result<Response> {
+    pub(crate) async fn commit(self: &Arc<Self>, decided: Decided) -> Result<Response> {
         let done = |commit: &Commit| Response::Committed {
             vertices_created: commit.vertices_created,
             edges_created: commit.edges_created,
@@ -180,48 +182,50 @@ impl Node {
             edges_created: 0,
             unchanged: 0,
         };
-        let (prepared, over) = {
-            let mut state = self.state();
-            let over = state.pending.is_over(decided.tx);
-            // A message that arrives twice is applied once: rows that move must not overwrite what was written since.
-            if !over && !state.committing.insert(decided.tx) {
-                return Err(Error::Unavailable(format!(
-                    "{} is committing it already",
-                    self.settings.id
-                )));
-            }
-            (state.pending.part(decided.tx), over)
+        // A message that arrives twice is applied once: rows that move must not overwrite what was written since.
+        let tx = decided.tx;
+        let claim = |state: &mut State| {
+            let over = state.pending.is_over(tx);
+            (over || state.committing.insert(tx)).then(|| (state.pending.part(tx), over))
         };
-        let _done = (!over).then(|| Committing {
-            node: self,
-            tx: decided.tx,
-        });
+        let Some((prepared, over)) = self.wait_until(COMMIT_WAIT_MAX, claim).await else {
+            return Err(Error::Unavailable(format!(
+                "{} is committing it already",
+                self.settings.id
+            )));
+        };
+        let _done = (!over).then_some(Committing { node: self, tx });
         let part = match (prepared, decided.part) {
             (None, _) if over => return Ok(done(&nothing)),
             (Some(part), _) => part,
             (None, Some(part)) => self.remaining_part(&part),
             (None, None) => return Ok(Response::Unknown),
         };
-        let Some((side_writes, forgotten)) = self.note_done(decided.tx, &part) else {
+        let Some((side_writes, forgotten)) = self.note_done(tx, &part) else {
             return Ok(done(&nothing));
         };
         let noted = !side_writes.rows.is_empty();
-        let commit = self.do_part(&part, decided.version, &decided.later, side_writes)?;
-        // The coordinator forgets the decision once it is acknowledged.
-        self.harden()?;
-        if part.ops.iter().any(|op| op.change.is_table()) {
-            self.engine.persist()?;
-        }
+        let must_not_repeat = part.ops.iter().any(|op| op.change.must_not_repeat());
+        let commit = self
+            .commit_part(DecidedPart {
+                part,
+                version: decided.version,
+                later: decided.later,
+                side_writes,
+                // The coordinator forgets the decision once it is acknowledged.
+                published: true,
+            })
+            .await?;
         let mut state = self.state();
         if noted {
             for tx in forgotten {
                 state.done.remove(&tx);
             }
-            if part.ops.iter().any(|op| op.change.must_not_repeat()) {
-                state.done.insert(decided.tx);
+            if must_not_repeat {
+                state.done.insert(tx);
             }
         }
-        state.pending.end(decided.tx);
+        state.pending.end(tx);
         drop(state);
         Ok(done(&commit))
     }
@@ -304,57 +308,6 @@ impl Node {
         Arc::new(Part { ops })
     }
 
-    /// Writes a part at its version, together with rows of this node, and starts what follows from it. The part stays
-    /// pending; the caller ends that.
-    pub(crate) fn do_part(
-        self: &Arc<Self>,
-        part: &Part,
-        version: Version,
-        later: &[(u32, Version)],
-        mut side_writes: SideWrites,
-    ) -> Result<Commit> {
-        self.clock.witness(version);
-        let later: Map<u32, Version> = later.iter().copied().collect();
-        let adopts = |op: &PartOp| matches!(op.change, Change::Adopt(_));
-        let _writing = part.ops.iter().any(adopts).then(|| self.writing_splits());
-        let mut adopted = Vec::new();
-        for op in &part.ops {
-            if let Change::Adopt(adopt) = &op.change
-                && let Some(splits) = self.adopt(adopt, &mut side_writes)?
-            {
-                adopted.push((adopt, splits));
-            }
-            if let Change::Names(names) = &op.change {
-                for row in &names.rows {
-                    side_writes
-                        .rows
-                        .push((Table::Names, row.key.clone(), row.value.clone()));
-                }
-                side_writes.counters.extend(names.counters.iter().copied());
-                side_writes.moves_paths |= names.structure;
-            }
-        }
-        let at = |op: &PartOp| {
-            let version = later
-                .get(&op.index)
-                .copied()
-                .unwrap_or(version)
-                .max(version);
-            op.at.unwrap_or(version)
-        };
-        let ops = part_ops(part, Some(&at));
-        let commit = self
-            .engine
-            .apply_part(version, &ops, Absent::PassOver, side_writes)?;
-        for (adopt, splits) in adopted {
-            self.state().set_splits(adopt.vertex, splits);
-            self.note_adopted(adopt);
-        }
-        self.note_growth(part);
-        self.note_entries(&created_entries(part));
-        Ok(commit)
-    }
-
     /// Merges splits with the stored ones of the vertex. The caller must hold [`Node::writing_splits`].
     pub(crate) fn merge_stored_splits(&self, id: VertexId, splits: SplitState) -> SplitState {
         let mut both = self.stored_splits(id);
@@ -362,8 +315,8 @@ impl Node {
         SplitState::new(splits.kind(), splits.tree(), both).unwrap_or(splits)
     }
 
-    /// Adds the rows of a received partition; `None` if they are here already.
-    fn adopt(
+    /// Adds the rows of a received partition; `None` if they are here already. The caller must hold [`Node::writing_splits`].
+    pub(super) fn adopt(
         &self,
         adopt: &crate::peer::Adopt,
         side_writes: &mut SideWrites,
@@ -466,7 +419,7 @@ fn is_splitting(state: &State, part: &Part) -> bool {
 }
 
 /// Entries that a part creates: directories and hashes.
-fn created_entries(part: &Part) -> Vec<(VertexId, u64)> {
+pub(super) fn created_entries(part: &Part) -> Vec<(VertexId, u64)> {
     let mut made = Vec::new();
     for op in &part.ops {
         if let Change::Names(names) = &op.change {
@@ -492,41 +445,4 @@ fn can_fail(op: &PartOp) -> bool {
             deleted, requested, ..
         } => *deleted && *requested,
     }
-}
-
-/// Converts a part to the engine's form; `at` returns the version of each change.
-fn part_ops<'a>(
-    part: &'a Part,
-    at: Option<&dyn Fn(&PartOp) -> Version>,
-) -> Vec<esker_engine::PartOp<'a>> {
-    let op = |op: &'a PartOp| {
-        let change = match &op.change {
-            Change::Vertex(change) => PartChange::Vertex(change),
-            Change::Edge {
-                key,
-                deleted,
-                properties,
-                requested,
-            } => PartChange::Edge {
-                key: *key,
-                deleted: *deleted,
-                properties,
-                requested: *requested,
-            },
-            Change::Claim { identity, object } => PartChange::Claim {
-                identity,
-                object: *object,
-            },
-            Change::Release { identity, object } => PartChange::Release {
-                identity,
-                object: *object,
-            },
-            Change::Adopt(_) | Change::Names(_) => return None,
-        };
-        Some(esker_engine::PartOp {
-            at: at.map_or(op.at, |at| Some(at(op))),
-            change,
-        })
-    };
-    part.ops.iter().filter_map(op).collect()
 }

@@ -154,7 +154,7 @@ impl Node {
                     over,
                 }) => {
                     for decided in decided {
-                        self.commit(decided)?;
+                        self.commit(decided).await?;
                     }
                     self.state().pending.learn(to, incarnation, over);
                     if self.exchange_flags(to, 0).await.is_ok() {
@@ -179,7 +179,7 @@ impl Node {
         decided: Vec<Decided>,
     ) -> Result<Response> {
         for decided in decided {
-            self.commit(decided)?;
+            self.commit(decided).await?;
         }
         {
             let mut state = self.state();

@@ -2,14 +2,15 @@
 //! again, and applies them in the order in which they were acknowledged before, each at its former version. So times,
 //! object numbers and current rows come out as they were, as far as their clients still exist.
 
+use super::commit_queue::DecidedPart;
 use super::window::restoring;
 use super::{Node, State};
 use crate::peer::CommitPosition;
 use esker_engine::SideWrites;
 use esker_model::{Batch, Commit, GraphRead as _, Result, Version};
+use futures_channel::oneshot;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Poll, Waker};
+use std::sync::Arc;
 
 /// Length of a further round in milliseconds: clients send a limited number of batches at once and then wait.
 const ROUND_WAIT: u64 = 250;
@@ -20,36 +21,8 @@ const ROUNDS_MAX: u32 = 64;
 /// Batches that wait for earlier ones, by the version at which they were acknowledged.
 #[derive(Debug, Default)]
 pub(crate) struct Replays {
-    waiting: BTreeMap<(Version, u64), (Batch, Arc<ReplySlot>)>,
+    waiting: BTreeMap<(Version, u64), (Batch, oneshot::Sender<Result<Commit>>)>,
     next: u64,
-}
-
-/// The result of a waiting batch.
-#[derive(Debug, Default)]
-struct ReplySlot {
-    state: Mutex<(Option<Result<Commit>>, Option<Waker>)>,
-}
-
-impl ReplySlot {
-    fn answer(&self, answer: Result<Commit>) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.0 = Some(answer);
-        if let Some(waker) = state.1.take() {
-            waker.wake();
-        }
-    }
-
-    async fn wait(&self) -> Result<Commit> {
-        std::future::poll_fn(|context| {
-            let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Some(answer) = state.0.take() {
-                return Poll::Ready(answer);
-            }
-            state.1 = Some(context.waker().clone());
-            Poll::Pending
-        })
-        .await
-    }
 }
 
 impl Node {
@@ -65,18 +38,20 @@ impl Node {
         batch: &Batch,
         at: Version,
     ) -> Option<Result<(Commit, Option<CommitPosition>)>> {
-        let slot = {
+        let done = {
             let mut state = self.state();
             let replays = state.replays.as_mut()?;
-            let slot = Arc::new(ReplySlot::default());
+            let (answer, done) = oneshot::channel();
             replays.next += 1;
             let key = (at, replays.next);
-            let waits = (batch.clone(), Arc::clone(&slot));
-            replays.waiting.insert(key, waits);
-            slot
+            replays.waiting.insert(key, (batch.clone(), answer));
+            done
         };
+        let done = done
+            .await
+            .unwrap_or_else(|_| Err(restoring(self.settings.id)));
         // A checkpoint contains the batch when it is answered.
-        Some(slot.wait().await.map(|commit| (commit, None)))
+        Some(done.map(|commit| (commit, None)))
     }
 
     /// Waits for batches that clients send again, and applies them. Must be called once all decisions of other
@@ -98,8 +73,9 @@ impl Node {
                 if replays.waiting.is_empty() || round == ROUNDS_MAX {
                     // Atomically with the end of the last round: from now on batches are handled as usual.
                     state.serving = true;
-                    for (_, slot) in replays.waiting.into_values() {
-                        slot.answer(Err(restoring(self.settings.id)));
+                    for (_, answer) in replays.waiting.into_values() {
+                        // A call that was cancelled waits for no answer.
+                        let _ = answer.send(Err(restoring(self.settings.id)));
                     }
                     return Ok(());
                 }
@@ -110,19 +86,19 @@ impl Node {
                 replays.waiting
             };
             let mut done = Vec::with_capacity(waiting.len());
-            for ((at, _), (batch, slot)) in waiting {
-                done.push((slot, self.reapply(&batch, at)));
+            for ((at, _), (batch, answer)) in waiting {
+                done.push((answer, self.reapply(&batch, at).await));
             }
             self.harden()?;
-            for (slot, answer) in done {
-                slot.answer(answer);
+            for (answer, commit) in done {
+                let _ = answer.send(commit);
             }
         }
         Ok(())
     }
 
     /// Applies a batch at its former version.
-    fn reapply(self: &Arc<Self>, batch: &Batch, at: Version) -> Result<Commit> {
+    async fn reapply(self: &Arc<Self>, batch: &Batch, at: Version) -> Result<Commit> {
         if let Some(idempotency_key) = &batch.idempotency_key
             && self.engine.applied(idempotency_key)?
         {
@@ -148,7 +124,14 @@ impl Node {
             idempotency_key: batch.idempotency_key.clone(),
             ..SideWrites::default()
         };
-        self.do_part(&part, at, &[], side_writes)
+        self.commit_part(DecidedPart {
+            part,
+            version: at,
+            later: Vec::new(),
+            side_writes,
+            published: false,
+        })
+        .await
     }
 }
 

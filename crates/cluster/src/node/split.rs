@@ -121,7 +121,8 @@ impl Node {
         };
         let to = self.server_of(id, split.to);
         if to == self.settings.id {
-            self.split_here(tree, id, growth)?;
+            self.blocking(move |node| node.split_here(tree, id, growth))
+                .await??;
             return Ok(Outcome::Done);
         }
         if self.split_to(tree, id, known, split, to).await? {

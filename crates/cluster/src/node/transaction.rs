@@ -7,7 +7,8 @@
 //! part receives it again.
 
 use super::Node;
-use super::codec::{Decision, decided_key, split_key};
+use super::codec::{Decision, decided_key};
+use super::commit_queue::DecidedPart;
 use super::peers::unexpected;
 use super::state::PendingDecision;
 use crate::peer::{Adopt, Change, Decided, Part, PartOp, Prepared, Request, Response, TxId};
@@ -197,38 +198,39 @@ impl Node {
         side_writes.idempotency_key = idempotency_key.map(<[u8]>::to_vec);
         // Other servers learn of the decision.
         let published = splits.is_some() || !decision.parts.is_empty();
-        let mut commit = {
-            let _writing = splits.as_ref().map(|_| self.writing_splits());
-            let splits = splits.map(|(id, splits)| (id, self.merge_stored_splits(id, splits)));
-            if let Some((id, splits)) = &splits {
-                side_writes
-                    .rows
-                    .push((Table::Meta, split_key(*id), Some(splits.encode())));
-            }
-            let mut done = self.do_part(&mine, version, &decision.later, side_writes);
-            if published {
-                // This commit is the decision.
-                done = done.and_then(|commit| self.harden().map(|()| commit));
-            }
+        let splitting = splits.as_ref().map(|(id, _)| *id);
+        let decided = DecidedPart {
+            part: mine,
+            version,
+            later: decision.later.clone(),
+            side_writes,
+            published,
+        };
+        // This commit is the decision. If the call is cancelled from here on, it may be in the store: it must not be aborted.
+        transaction.decided = true;
+        let done = if splits.is_some() {
+            let apply = |node: &Arc<Self>| node.apply_with_splits(decided, splits);
+            self.blocking(apply).await.and_then(|done| done)
+        } else {
+            self.commit_part(decided).await
+        };
+        transaction.decided = done.as_ref().is_ok_and(|commit| commit.applied);
+        {
             let mut state = self.state();
-            if let Some((id, splits)) = splits {
+            if let Some(id) = splitting {
                 state.deciding.remove(&id);
-                if done.is_ok() {
-                    state.set_splits(id, splits);
-                }
             }
             if done.is_err() {
                 state.own.decided.remove(&slot);
             }
             state.wake();
-            done?
-        };
+        }
+        let mut commit = done?;
         if !commit.applied {
             // An equal batch was applied meanwhile, so this one was not.
             self.state().own.decided.remove(&slot);
             return Ok(Attempt::Done(commit, false));
         }
-        transaction.decided = true;
         {
             let mut state = self.state();
             if let Some(decided) = state.own.decided.get_mut(&slot) {

@@ -4,7 +4,7 @@ use super::config::ClusterConfig;
 use super::shared::SharedFolder;
 use super::wire;
 use crate::member::hub::{Hub, StoreAssignment};
-use esker::Database;
+use esker::{Database, Durability};
 use esker_cluster::node::{BoxFuture, SharedFiles, Window};
 use esker_cluster::peer::{PeerRequest, PeerResponse, Request};
 use esker_cluster::{Host, ServerId};
@@ -32,6 +32,8 @@ pub(super) struct ServerHost {
     me: ServerId,
     database: Database,
     runtime: Handle,
+    /// Whether commits wait for the disk, or for checkpoints.
+    commits_wait: bool,
     /// Other servers by number; `None` for this one.
     peers: Vec<Option<Arc<Peer>>>,
     window: Option<Arc<dyn Window>>,
@@ -142,6 +144,7 @@ impl ServerHost {
             me,
             database: database.clone(),
             runtime,
+            commits_wait: config.durability == Durability::Sync || window.is_some(),
             peers,
             window,
             files,
@@ -245,6 +248,15 @@ impl Host for ServerHost {
 
     fn spawn(&self, task: BoxFuture<'static, ()>) {
         self.runtime.spawn(task);
+    }
+
+    fn run_blocking(&self, work: Box<dyn FnOnce() + Send>) {
+        if self.commits_wait {
+            self.runtime.spawn_blocking(work);
+        } else {
+            // A commit takes less time than waking a thread.
+            work();
+        }
     }
 
     fn files(&self) -> Option<Arc<dyn SharedFiles>> {

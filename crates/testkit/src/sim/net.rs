@@ -141,6 +141,8 @@ pub struct PageSize {
 
 struct State {
     rng: Rng,
+    /// Source of the durations of commits.
+    disks: Rng,
     faults: Faults,
     times: Times,
     endpoints: BTreeMap<ServerId, Endpoint>,
@@ -213,6 +215,7 @@ impl Net {
     pub fn new(exec: &Rc<Exec>, seed: u64, times: Times) -> Self {
         let state = State {
             rng: Rng::new(seed),
+            disks: Rng::new(seed ^ 0x6469_736b),
             faults: Faults::default(),
             times,
             endpoints: BTreeMap::new(),
@@ -571,6 +574,21 @@ impl Host for SimHost {
 
     fn spawn(&self, task: BoxFuture<'static, ()>) {
         self.net.shared.spawn(self.group, task);
+    }
+
+    /// Half of the commits wait for a disk, so that others arrive meanwhile.
+    fn run_blocking(&self, work: Box<dyn FnOnce() + Send>) {
+        let delay = {
+            let state = &mut *self.net.state();
+            let waits = state.disks.percent(50);
+            waits.then(|| state.disks.number_below(state.times.delay_max as usize + 1) as u64)
+        };
+        let Some(delay) = delay else { return work() };
+        let sleep = self.net.shared.sleep(delay);
+        self.spawn(Box::pin(async move {
+            sleep.await;
+            work();
+        }));
     }
 
     fn files(&self) -> Option<Arc<dyn SharedFiles>> {

@@ -148,7 +148,8 @@ impl Node {
         let server = self.server_of(id, to);
         if server == self.settings.id {
             let moved = self.count_range(directory, going)?;
-            self.split_entries_here(id, state)?;
+            self.blocking(move |node| node.split_entries_here(id, state))
+                .await??;
             self.set_count(directory, from, here - moved.min(here));
             self.set_count(directory, to, moved);
             return Ok(DirectorySplitOutcome::Done);
