@@ -21,7 +21,7 @@ LIMITS = {
     "access": 2,
     "bench": 18,
     "cli": 19,
-    "cluster": 29,
+    "cluster": 18,
     "console": 2,
     "engine": 17,
     "esker": 25,

@@ -28,15 +28,6 @@ const PAUSE_MAX: u64 = 30_000;
 /// Time limit for applying transactions in progress on all servers, in milliseconds.
 const QUIET_MAX: u64 = 8_000;
 
-/// State of pauses: who paused this server, and what is being decided.
-#[derive(Debug, Default)]
-pub(crate) struct PauseState {
-    paused_by: Option<u64>,
-    changing: usize,
-    /// Later decisions must take later versions than this.
-    copy_version: u64,
-}
-
 /// A change in progress; none begins while the server is paused.
 pub(crate) struct ChangeGuard<'a>(&'a Node);
 

@@ -2,9 +2,10 @@
 //! again, and applies them in the order in which they were acknowledged before, each at its former version. So times,
 //! object numbers and current rows come out as they were, as far as their clients still exist.
 
+use super::Node;
 use super::commit_queue::DecidedPart;
+use super::state::{Replays, State};
 use super::window::restoring;
-use super::{Node, State};
 use crate::peer::CommitPosition;
 use esker_engine::SideWrites;
 use esker_model::{Batch, Commit, GraphRead as _, Result, Version};
@@ -17,13 +18,6 @@ const ROUND_WAIT: u64 = 250;
 
 /// Largest number of rounds; then other clients have waited enough.
 const ROUNDS_MAX: u32 = 64;
-
-/// Batches that wait for earlier ones, by the version at which they were acknowledged.
-#[derive(Debug, Default)]
-pub(crate) struct Replays {
-    waiting: BTreeMap<(Version, u64), (Batch, oneshot::Sender<Result<Commit>>)>,
-    next: u64,
-}
 
 impl Node {
     /// Whether the server accepts only what clients send again.

@@ -1,13 +1,13 @@
-//! In-memory state of a node.
+//! In-memory state of a node: data only, for the modules that change it.
 
 use super::codec::Decision;
 use super::hashed::{Map, Set};
 use super::pending::Pending;
-use super::replay::Replays;
-use crate::peer::{FindId, TxId};
-use crate::placement::{Growth, SplitState, Splits};
+use crate::peer::{FindId, NamesReply, TxId};
+use crate::placement::{Growth, Partition, SplitState, Splits};
 use crate::vnode::ServerId;
-use esker_model::{Version, VertexId};
+use esker_model::{Batch, Commit, Result, Version, VertexId};
+use futures_channel::oneshot;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -62,17 +62,17 @@ pub(crate) struct State {
     /// Partition sizes of vertices that were counted.
     pub(crate) growth: Map<VertexId, Growth>,
     /// Entries of directories by partition, counted from the time they were first many.
-    pub(crate) entries: Map<VertexId, super::names::Counts>,
+    pub(crate) entries: Map<VertexId, EntryCounts>,
     /// Namespace changes that this server has requested from others.
-    pub(crate) outgoing_calls: super::names::OutgoingCalls,
+    pub(crate) outgoing_calls: OutgoingCalls,
     /// Results of changes that other servers requested.
-    pub(crate) incoming_calls: Map<ServerId, super::names::IncomingCalls>,
+    pub(crate) incoming_calls: Map<ServerId, IncomingCalls>,
     /// Known flags about all servers' files.
     pub(crate) flags: crate::peer::ClusterFlags,
     /// Tables of entries that are moving to other servers.
-    pub(crate) table_transfers: super::names::TableTransfers,
+    pub(crate) table_transfers: TableTransfers,
     /// Pause of this server, for a copy of all servers' data.
-    pub(crate) pausing: super::pause::PauseState,
+    pub(crate) pausing: PauseState,
     /// Earliest time of the next attempt of splits that failed, in milliseconds.
     pub(crate) postponed: Map<VertexId, u64>,
     /// Wakers of tasks that wait for a change of this state.
@@ -215,4 +215,55 @@ impl State {
         }
         self.pending.wait(waker);
     }
+}
+
+/// Calls to other servers that are not answered yet.
+#[derive(Debug, Default)]
+pub(crate) struct OutgoingCalls {
+    pub(crate) next: u64,
+    pub(crate) open: BTreeSet<u64>,
+}
+
+/// Responses to one server's calls, kept as long as it may repeat them.
+#[derive(Debug, Default)]
+pub(crate) struct IncomingCalls {
+    pub(crate) incarnation: u64,
+    pub(crate) below: u64,
+    /// Responses by call number; `None` while the call is in progress.
+    pub(crate) answers: BTreeMap<u64, Option<NamesReply>>,
+}
+
+/// Tables that this server writes for other servers.
+#[derive(Debug, Default)]
+pub(crate) struct TableTransfers {
+    /// Number of tables begun.
+    pub(crate) begun: u64,
+    /// Receivers that could not read a table, or this server if it could not write one, and when to try again, in milliseconds.
+    pub(crate) pauses: Vec<(ServerId, u64)>,
+}
+
+impl TableTransfers {
+    pub(crate) fn pauses(&mut self, server: ServerId, now: u64) -> bool {
+        self.pauses.retain(|(_, until)| *until > now);
+        self.pauses.iter().any(|(id, _)| *id == server)
+    }
+}
+
+/// Number of entries in each partition that a directory has here.
+pub(crate) type EntryCounts = Map<Partition, u64>;
+
+/// State of pauses: who paused this server, and what is being decided.
+#[derive(Debug, Default)]
+pub(crate) struct PauseState {
+    pub(crate) paused_by: Option<u64>,
+    pub(crate) changing: usize,
+    /// Later decisions must take later versions than this.
+    pub(crate) copy_version: u64,
+}
+
+/// Batches that wait for earlier ones, by the version at which they were acknowledged.
+#[derive(Debug, Default)]
+pub(crate) struct Replays {
+    pub(crate) waiting: BTreeMap<(Version, u64), (Batch, oneshot::Sender<Result<Commit>>)>,
+    pub(crate) next: u64,
 }

@@ -1,29 +1,13 @@
 //! Deduplication of changes that one server requests from another, however often the request arrives.
 
 use crate::node::Node;
+use crate::node::state::IncomingCalls;
 use crate::peer::{CallId, NamesReply};
 use crate::vnode::ServerId;
 use esker_model::{Error, Result};
-use std::collections::{BTreeMap, BTreeSet};
 
 /// Longest wait of a call for an identical one in progress, in milliseconds.
 const FIRST_MAX: u64 = 10_000;
-
-/// Calls to other servers that are not answered yet.
-#[derive(Debug, Default)]
-pub(crate) struct OutgoingCalls {
-    next: u64,
-    open: BTreeSet<u64>,
-}
-
-/// Responses to one server's calls, kept as long as it may repeat them.
-#[derive(Debug, Default)]
-pub(crate) struct IncomingCalls {
-    incarnation: u64,
-    below: u64,
-    /// Responses by call number; `None` while the call is in progress.
-    answers: BTreeMap<u64, Option<NamesReply>>,
-}
 
 /// State of a received call.
 pub(super) enum CallState {

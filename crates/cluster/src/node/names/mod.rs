@@ -20,7 +20,4 @@ mod split;
 mod table;
 mod table_transfer;
 
-pub(crate) use calls::{IncomingCalls, OutgoingCalls};
-pub(crate) use split::Counts;
 pub(crate) use table::ranges_of;
-pub(crate) use table_transfer::TableTransfers;

@@ -5,9 +5,8 @@
 //! read.
 
 use super::row_owner::HashPartitioning;
-use crate::node::hashed::Map;
 use crate::node::split::Frozen;
-use crate::node::state::State;
+use crate::node::state::{EntryCounts, State};
 use crate::node::transaction::Attempt;
 use crate::node::transaction::adoption;
 use crate::node::{MoveStats, Node};
@@ -26,9 +25,6 @@ const QUIET_MAX: u64 = 1_000;
 const POSTPONED: u64 = 1_000;
 /// Number of directories whose partitions are counted.
 const COUNTED_MAX: usize = 1 << 14;
-
-/// Number of entries in each partition that a directory has here.
-pub(crate) type Counts = Map<Partition, u64>;
 
 /// Outcome of a directory split.
 enum DirectorySplitOutcome {
@@ -343,8 +339,8 @@ impl Node {
         cut: HashPartitioning,
         directory: VertexId,
         splits: &Splits,
-    ) -> Result<Counts> {
-        let mut counts = Counts::default();
+    ) -> Result<EntryCounts> {
+        let mut counts = EntryCounts::default();
         self.dentries(directory, (0, u64::MAX), &mut |key, _| {
             if let Ok((_, hash, _)) = esker_model::namespace::record::decode_dentry_key(key) {
                 let partition = cut.locate(splits, hash);

@@ -34,22 +34,6 @@ const PAUSE: u64 = 60_000;
 /// Largest file that is read.
 const FILE_BYTES_MAX: u64 = 1 << 30;
 
-/// Tables that this server writes for other servers.
-#[derive(Debug, Default)]
-pub(crate) struct TableTransfers {
-    /// Number of tables begun.
-    begun: u64,
-    /// Receivers that could not read a table, or this server if it could not write one, and when to try again, in milliseconds.
-    pauses: Vec<(ServerId, u64)>,
-}
-
-impl TableTransfers {
-    fn pauses(&mut self, server: ServerId, now: u64) -> bool {
-        self.pauses.retain(|(_, until)| *until > now);
-        self.pauses.iter().any(|(id, _)| *id == server)
-    }
-}
-
 impl Node {
     /// Writes entries that move to another server as a table on shared storage; `None` if they must go in a message.
     pub(super) async fn write_table(
