@@ -73,6 +73,13 @@ impl CommitQueue {
         !std::mem::replace(&mut state.committing, true)
     }
 
+    /// Ends the commits in progress without an answer, after a panic: later parts begin new ones.
+    pub(super) fn abandon(&self) {
+        let mut state = self.state();
+        state.committing = false;
+        state.parts.clear();
+    }
+
     /// Takes all waiting parts; `None` if no part waits, so that the commits have ended.
     pub(super) fn take(&self) -> Option<Vec<WaitingPart>> {
         let mut state = self.state();
@@ -147,5 +154,17 @@ mod tests {
         assert_eq!(taken(&queue), Some(vec![2, 3]));
         assert_eq!(taken(&queue), None);
         assert!(queue.add(part(4)), "the commits had ended");
+    }
+
+    #[test]
+    fn parts_that_wait_get_an_error_after_a_panic() {
+        let queue = CommitQueue::default();
+        let (answer, mut answered) = oneshot::channel();
+        assert!(queue.add(part(1)));
+        assert!(queue.take().is_some());
+        assert!(!queue.add((part(2).0, answer)));
+        queue.abandon();
+        assert!(answered.try_recv().is_err(), "nobody will answer");
+        assert!(queue.add(part(3)), "it begins new commits");
     }
 }

@@ -6,7 +6,7 @@
 
 use super::Node;
 use super::codec::split_key;
-use super::commit_queue::{DecidedPart, WaitingPart};
+use super::commit_queue::{CommitQueue, DecidedPart, WaitingPart};
 use super::participate::created_entries;
 use crate::peer::{Adopt, Change, Part, PartOp};
 use crate::placement::SplitState;
@@ -17,6 +17,20 @@ use std::sync::Arc;
 
 /// Number of groups that one piece of blocking work commits: it may run on the thread of a future that waits.
 const GROUPS_MAX: usize = 16;
+
+/// Commits that a thread makes. After a panic, the parts that wait get an error, and later ones begin new commits.
+struct CommitsInProgress<'a> {
+    queue: &'a CommitQueue,
+    panics: bool,
+}
+
+impl Drop for CommitsInProgress<'_> {
+    fn drop(&mut self) {
+        if self.panics {
+            self.queue.abandon();
+        }
+    }
+}
 
 impl Node {
     /// Commits a part of a decided transaction, together with rows of this node, and starts what follows from it. The part
@@ -47,14 +61,26 @@ impl Node {
     fn start_commits(self: &Arc<Self>) {
         let node = Arc::clone(self);
         self.host.run_blocking(Box::new(move || {
-            for _ in 0..GROUPS_MAX {
-                let Some(group) = node.commits.take() else {
-                    return;
-                };
-                node.commit_group(group);
+            if node.commit_groups() {
+                return;
             }
             node.spawn(|node| async move { node.start_commits() });
         }));
+    }
+
+    /// Commits groups until no part waits, or [`GROUPS_MAX`] groups; returns whether no part waits.
+    fn commit_groups(self: &Arc<Self>) -> bool {
+        let mut commits = CommitsInProgress {
+            queue: &self.commits,
+            panics: true,
+        };
+        let mut groups = std::iter::from_fn(|| self.commits.take()).take(GROUPS_MAX);
+        let done = groups
+            .by_ref()
+            .map(|group| self.commit_group(group))
+            .count();
+        commits.panics = false;
+        done < GROUPS_MAX
     }
 
     /// Commits parts together and answers them.
