@@ -127,7 +127,8 @@ fn two_hops(
     let micros = |bench: &Bench<'_>, database: &Database| {
         let mut spent = Vec::with_capacity(SHORT_RUNS);
         for _ in 0..SHORT_RUNS {
-            spent.push(1e6 * travel(bench, database, &chain)?.1.cpu);
+            // Processor time is counted in ticks that are longer than the traversal.
+            spent.push(1e6 * travel(bench, database, &chain)?.1.wall);
         }
         anyhow::Ok(median(spent))
     };
@@ -141,7 +142,7 @@ fn two_hops(
     }
     let figure = Figure::new("two hops beside a full cache", Unit::Micros, median(beside));
     bench.report.add(figure.raw(median(alone)).note(format!(
-        "{reached} vertices reached, processor time; raw: alone in the cache"
+        "{reached} vertices reached, elapsed time; raw: alone in the cache"
     )));
     Ok(())
 }
