@@ -5,7 +5,6 @@
 
 mod access;
 mod checkpoint_file;
-mod cluster_part;
 mod darshan_log;
 mod edge_list;
 mod filter;
@@ -15,6 +14,7 @@ mod key_decode;
 mod multipart_form;
 mod openlineage_events;
 mod owner_request;
+mod peer_message;
 mod prov_document;
 mod rdf;
 mod record_decode;
@@ -39,7 +39,6 @@ pub const TARGETS: [(&str, Check); 33] = [
     ("access_tokens", access::access_tokens),
     ("authorized_keys", access::authorized_keys),
     ("checkpoint_file", checkpoint_file::check),
-    ("cluster_part", cluster_part::check),
     ("darshan_log", darshan_log::check),
     ("edge_list", edge_list::check),
     ("filter", filter::check),
@@ -51,6 +50,7 @@ pub const TARGETS: [(&str, Check); 33] = [
     ("multipart_form", multipart_form::check),
     ("openlineage_events", openlineage_events::check),
     ("owner_request", owner_request::check),
+    ("peer_message", peer_message::check),
     ("prov_document", prov_document::check),
     ("rdf_document", rdf::document),
     ("rdf_image", rdf::image),

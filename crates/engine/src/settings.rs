@@ -1,6 +1,6 @@
 //! Settings (plain data) and the engine's reports. Components (store, clock, archive) are passed separately.
 
-use esker_model::{Counts, Version};
+use esker_model::{Counts, Version, wire_struct};
 use esker_store::{Durability, StoreStats};
 
 /// Options of an engine.
@@ -151,3 +151,44 @@ pub struct BulkReport {
     /// Number of mutations read.
     pub mutations: u64,
 }
+
+wire_struct!(Stats {
+    counts,
+    store,
+    adjacency_lists,
+    adjacency_edges,
+    adjacency_bytes,
+    adjacency_bytes_max,
+    objects_bytes,
+    objects_index_bytes,
+    objects_disk_bytes,
+    newest,
+    retained_since,
+});
+wire_struct!(CheckOptions { repair, part });
+wire_struct!(Problem {
+    what,
+    detail,
+    repaired
+});
+wire_struct!(CheckReport {
+    rows,
+    vertices,
+    edges,
+    history,
+    problems,
+    problems_total,
+    complete,
+    edges_sum,
+    inverses_sum
+});
+wire_struct!(CompactReport {
+    archived,
+    kept,
+    dropped
+});
+wire_struct!(BulkReport {
+    vertices_created,
+    edges_created,
+    mutations
+});

@@ -31,6 +31,8 @@ pub struct BackupReport {
     pub newest: Option<Version>,
 }
 
+esker_model::wire_struct!(BackupReport { bytes, newest });
+
 /// A folder under construction next to its final name. Removed on drop unless it was finished.
 struct Draft {
     path: PathBuf,

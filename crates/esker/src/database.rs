@@ -14,9 +14,9 @@ use crate::remote::{CallError, Receiver, Remote};
 use crate::server::{self, ServerClient, is_address};
 use crate::session::{self, Intent, Session};
 use crate::wire::request::Request;
-use crate::wire::travel::Assembly;
 use esker_model::object::Principal;
 use esker_model::traversal::{Budget, TravelResult};
+use esker_model::wire::TravelAssembly;
 use esker_model::{
     Batch, Cancel, Commit, Counts, Degree, DiffSelect, Difference, Edge, EdgeEvent, EdgeKey,
     EdgeSelect, EdgeTypeId, Error, Flow, GraphRead, GraphWrite, Mutation, Result, Schema,
@@ -663,7 +663,7 @@ impl GraphRead for Database {
         self.run(|s| match s {
             Session::Owner(o) => Ok(self.view(o)?.travel(traversal, budget, cancel)?),
             Session::Attached(r) => {
-                let mut assembly = Assembly::default();
+                let mut assembly = TravelAssembly::default();
                 let receiver = Receiver {
                     item: &mut |r| assembly.take(r).map(ControlFlow::Continue),
                     progress: &mut |_| {},

@@ -3,14 +3,13 @@
 use crate::database::Database;
 use crate::remote::{CallError, Receiver};
 use crate::session::Session;
-use crate::wire::encoding::Wire;
-use crate::wire::namespace::Outcome;
 use crate::wire::request::Request;
 use esker_model::namespace::{
     AppliedChange, Change, Changes, Cookie, Entry, Inode, Kind, NamePath, Namespace, Open,
     OpenLookup, Partition, Space, SpaceBy, Usage,
 };
 use esker_model::object::Principal;
+use esker_model::wire::Wire as _;
 use esker_model::{Cancel, Error, Flow, Result, VertexId};
 use esker_process::producer::BatchNumber;
 use std::ops::ControlFlow;
@@ -114,8 +113,7 @@ impl Namespace for Database {
                     Some((_, changes)) => Request::Change(changes.clone()),
                     None => return Err(CallError::Lost),
                 };
-                let done: Vec<Outcome> = self.durable(r, r.list(&request))?;
-                Ok(done.into_iter().map(|Outcome(o)| o).collect())
+                self.durable(r, r.list(&request))
             }
             Session::Server(c) => Ok(c.change_with(principal, changes, self.is_sync())?),
         });

@@ -4,13 +4,13 @@ use crate::database::Database;
 use crate::limits::{FIND_PAGE_FIRST, FIND_PAGE_MAX};
 use crate::remote::Receiver;
 use crate::session::Session;
-use crate::wire::encoding::Wire;
 use crate::wire::request::Request;
 use esker_model::object::{
     Find, FindReport, Found, FoundColumns, ObjectKey, ObjectRead, ObjectWrite, Principal, TagInfo,
     TagReport, TagWhere, Values,
 };
 use esker_model::value::ValueView;
+use esker_model::wire::Wire as _;
 use esker_model::{Cancel, Error, Flow, NeverCancel, Result};
 use esker_process::producer::BatchNumber;
 use esker_process::resume::FindResume;

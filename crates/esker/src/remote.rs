@@ -7,12 +7,12 @@ use crate::limits::{
 };
 use crate::owner::claim::Registry;
 use crate::socket::SocketPath;
-use crate::wire::encoding::{Wire, decode};
 use crate::wire::frame::{self, Kind};
 use crate::wire::request::{Hello, Request, Welcome};
-use crate::wire::{MAGIC, PROTOCOL, error};
+use crate::wire::{MAGIC, PROTOCOL};
 use esker_model::codec::{DecodeError, Reader};
 use esker_model::traversal::StopReason;
+use esker_model::wire::{Wire, decode};
 use esker_model::{Cancel, Error, Flow, Result};
 use std::io::{self, BufReader};
 use std::ops::ControlFlow;
@@ -91,7 +91,7 @@ impl Connection {
                 ))),
             },
             Ok(Some(Kind::Failed)) => {
-                let e = error::take(&mut Reader::new(&self.payload));
+                let e = decode::<Error>(&self.payload);
                 Err(NoConnection::Refused(e.unwrap_or_else(|e| {
                     Error::corrupt("greeting of the owner process", e)
                 })))
@@ -306,7 +306,7 @@ impl Connection {
                     return Ok(Some(if kind == Kind::Done {
                         Ok(std::mem::take(&mut self.payload))
                     } else {
-                        Err(error::take(&mut Reader::new(&self.payload)).map_err(damaged)?)
+                        Err(decode::<Error>(&self.payload).map_err(damaged)?)
                     }));
                 }
                 _ => return Err(CallError::Lost),

@@ -27,6 +27,7 @@ pub mod traversal;
 pub mod value;
 pub mod version;
 pub mod visibility;
+pub mod wire;
 
 pub use error::{Error, ErrorKind, Result};
 pub use graph::{

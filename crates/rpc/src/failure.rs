@@ -6,11 +6,11 @@
 
 use crate::proto;
 use crate::proto::failure::Kind;
-use crate::text::intern;
 use esker_model::codec::DecodeError;
 use esker_model::id::NameError;
 use esker_model::namespace::Errno;
 use esker_model::version::TimeError;
+use esker_model::wire::intern;
 use esker_model::{Error, ErrorKind, SchemaError};
 use std::io;
 

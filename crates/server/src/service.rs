@@ -387,7 +387,7 @@ impl Service {
                 });
             }
             Request::Apply(request) => {
-                let how = crate::cluster::applying_in(&request);
+                let how = crate::cluster::apply_options_in(&request);
                 let batch = self
                     .schema()
                     .and_then(|schema| Ok(batch_in(request, &schema)?));

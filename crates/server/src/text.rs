@@ -36,7 +36,7 @@ pub(crate) fn names_paths(request: &proto::ApplyRequest) -> bool {
 impl Service {
     /// Applies a batch with paths; must run on a thread that may block.
     pub(crate) fn apply_text(self: &Arc<Self>, request: proto::ApplyRequest, call: Call) {
-        let how = crate::cluster::applying_in(&request);
+        let how = crate::cluster::apply_options_in(&request);
         let seen = call.options.at_least.0;
         let read = || -> Result<_> {
             let schema = self.schema()?;

@@ -3,6 +3,8 @@
 //! The engine uses a store only through [`Store`]. All implementations (memory, fjall, RocksDB) pass one conformance
 //! suite, [`conformance`]. This crate does not interpret keys.
 
+use esker_model::codec::{DecodeError, Reader};
+use esker_model::wire::Wire;
 use esker_model::{Error, Flow, Result};
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::Path;
@@ -267,6 +269,28 @@ pub struct StoreStats {
     pub cache_bytes_max: u64,
     /// Whether a write has failed; the store then refuses writes until it is opened again.
     pub failed: bool,
+}
+
+esker_model::wire_struct!(StoreStats {
+    engine,
+    table_bytes,
+    log_bytes,
+    cache_bytes,
+    cache_bytes_max,
+    failed
+});
+
+impl Wire for Table {
+    fn put(&self, out: &mut Vec<u8>) {
+        out.push(*self as u8);
+    }
+    fn take(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let code = r.u8("a table")?;
+        Self::ALL
+            .into_iter()
+            .find(|t| *t as u8 == code)
+            .ok_or_else(|| r.error("the number of a table"))
+    }
 }
 
 /// An ordered key-value store of several tables.

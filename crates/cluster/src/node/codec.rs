@@ -11,7 +11,8 @@
 
 use crate::peer::{Part, TxId};
 use crate::vnode::ServerId;
-use esker_model::codec::{DecodeError, Reader, put_u32, put_u64, put_varint};
+use esker_model::codec::{DecodeError, Reader, put_varint};
+use esker_model::wire::Wire;
 use esker_model::{Version, VertexId};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,6 +21,11 @@ pub(crate) const INCARNATION: &[u8] = b"cluster/incarnation";
 pub(crate) const DECIDED: &[u8] = b"cluster/decided/";
 pub(crate) const DONE: &[u8] = b"cluster/done/";
 pub(crate) const SPLIT: &[u8] = b"cluster/split/";
+
+/// First byte of a decision: the format of its parts.
+const FORMAT: u8 = 2;
+const EXPECTED: &str = "a decision of format 2 (another release of Esker wrote this one: start the server with that release, and stop it \
+                        while all servers run, so that the decision is delivered)";
 
 pub(crate) fn decided_key(incarnation: u64, number: u64) -> Vec<u8> {
     [DECIDED, &incarnation.to_be_bytes(), &number.to_be_bytes()].concat()
@@ -61,12 +67,12 @@ pub(crate) struct Decision {
 
 impl Decision {
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let mut out = vec![1];
-        put_u64(&mut out, self.version.0);
-        put_later(&mut out, &self.later);
+        let mut out = vec![FORMAT];
+        self.version.put(&mut out);
+        self.later.put(&mut out);
         put_varint(&mut out, self.parts.len() as u64);
         for (server, part) in &self.parts {
-            put_u32(&mut out, server.0);
+            server.put(&mut out);
             part.put(&mut out);
         }
         out
@@ -74,16 +80,13 @@ impl Decision {
 
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let mut r = Reader::new(bytes);
-        if r.u8("the format of a decision, 1")? != 1 {
-            return Err(r.error("the format of a decision, 1"));
+        if r.u8(EXPECTED)? != FORMAT {
+            return Err(r.error(EXPECTED));
         }
-        let version = Version(r.u64("a version")?);
-        let later = take_later(&mut r)?;
-        let mut parts = BTreeMap::new();
-        for _ in 0..r.count(5, "a number of parts")? {
-            let server = ServerId(r.u32("a server")?);
-            parts.insert(server, Arc::new(Part::take(&mut r)?));
-        }
+        let (version, later) = Wire::take(&mut r)?;
+        let count = r.count(2, "a number of parts")?;
+        let parts = (0..count).map(|_| Wire::take(&mut r));
+        let parts = parts.collect::<Result<_, _>>()?;
         r.finish()?;
         Ok(Self {
             version,
@@ -91,21 +94,6 @@ impl Decision {
             parts,
         })
     }
-}
-
-fn put_later(out: &mut Vec<u8>, later: &[(u32, Version)]) {
-    put_varint(out, later.len() as u64);
-    for (index, version) in later {
-        put_u32(out, *index);
-        put_u64(out, version.0);
-    }
-}
-
-fn take_later(r: &mut Reader<'_>) -> Result<Vec<(u32, Version)>, DecodeError> {
-    let count = r.count(12, "a number of versions")?;
-    (0..count)
-        .map(|_| Ok((r.u32("a place")?, Version(r.u64("a version")?))))
-        .collect()
 }
 
 #[cfg(test)]

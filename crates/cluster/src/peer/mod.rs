@@ -1,13 +1,11 @@
-//! Messages between the servers of a cluster, as data. The host transports them (gRPC, a simulated network):
-//! [`crate::node::Host`].
+//! Messages between the servers of a cluster, as data with an encoding ([`esker_model::wire`]). The host transports them
+//! (gRPC, a simulated network): [`crate::node::Host`].
 //!
 //! Each request has one response. A request may be lost, arrive twice or arrive late; the sender notices by a failed
 //! call and repeats it where that is safe.
 
-mod codec;
 mod names;
 mod object;
-mod object_codec;
 mod travel;
 mod txn;
 
@@ -28,6 +26,7 @@ use esker_model::key::EdgeKey;
 use esker_model::{
     Batch, Commit, Counts, Degree, DiffSelect, Difference, Edge, EdgeEvent, EdgeSelect, EdgeTypeId,
     Error, SchemaChange, Version, VersionRange, Vertex, VertexEvent, VertexId, VertexSelect,
+    wire_enum, wire_newtype, wire_struct,
 };
 use std::sync::Arc;
 
@@ -338,3 +337,91 @@ pub enum Response {
     /// Response to [`Request::Names`].
     Names(NamesReply),
 }
+
+wire_newtype!(ServerId);
+wire_struct!(PeerRequest {
+    from,
+    incarnation,
+    clock,
+    newest,
+    request
+});
+wire_struct!(PeerResponse {
+    incarnation,
+    clock,
+    newest,
+    moves,
+    persisted,
+    outcome
+});
+wire_enum!(Request {
+    0 Hello { decided },
+    1 Prepare { tx, over, seen, part },
+    2 Apply { batch, seen, how },
+    3 Commit(decided),
+    4 Abort { tx },
+    5 Define { changes },
+    6 Schema,
+    7 Splits { of },
+    8 Read(read),
+    9 Travel(call),
+    10 Objects(call),
+    11 Names(call),
+    12 Ping,
+    13 Persist,
+    14 Pause { id },
+    15 Copy { id, version, to },
+    16 Resume { id },
+});
+wire_struct!(ApplyOptions {
+    retained,
+    acknowledged_at
+});
+wire_struct!(CommitPosition {
+    server,
+    incarnation,
+    number
+});
+wire_enum!(Read {
+    0 Vertices { ids, as_of },
+    1 Edges { keys, as_of },
+    2 Scan { frontier, select, limit, at },
+    3 Type { select, limit },
+    4 VertexHistory { id, range },
+    5 EdgeHistory { key, range },
+    6 Degrees { of },
+    7 TopDegrees { edge_type, limit },
+    8 Counts,
+    9 Diff { select, limit },
+    10 Applied { idempotency_key },
+});
+wire_enum!(Response {
+    0 Undelivered { decided, incarnation, over },
+    1 Batch(commit, position),
+    2 Prepared(prepared),
+    3 Moved(splits),
+    4 Over,
+    5 Committed { vertices_created, edges_created, unchanged },
+    6 Unknown,
+    7 Copied { bytes },
+    8 Done,
+    9 Schema(changes),
+    10 Splits(splits),
+    11 Vertices(vertices),
+    12 Edges(edges),
+    13 Scanned { edges, splits, more },
+    14 Type { vertices, more },
+    15 VertexHistory(events),
+    16 EdgeHistory(events),
+    17 Degrees(degrees),
+    18 TopDegrees { whole, split },
+    19 Counts(counts),
+    20 Diff { differences, more },
+    21 Applied(applied),
+    22 Travel(reply),
+    23 Objects(reply),
+    24 Names(reply),
+});
+
+#[cfg(test)]
+mod tests;

@@ -1,16 +1,10 @@
 //! Requests between servers about the namespace, and its rows in transactions.
 
-use super::codec::{put_counter, take_counter};
-use super::object_codec::{
-    put_list, put_option, put_principal, take_list, take_option, take_principal,
-};
 use esker_engine::{DirectorySums, PlannedRow, RawEntry};
-use esker_model::codec::{DecodeError, Reader, put_bytes, put_u64};
 use esker_model::key::Counter;
-use esker_model::namespace::codec::{put_change, put_name, take_change, take_name};
-use esker_model::namespace::{AppliedChange, Change, Errno, FileError, Name, SpaceBy};
+use esker_model::namespace::{AppliedChange, Change, FileError, Name, SpaceBy};
 use esker_model::object::Principal;
-use esker_model::{Error, Version, VertexId};
+use esker_model::{Error, VertexId, wire_enum, wire_struct};
 
 /// One server's part of a namespace change that concerns several servers.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -188,378 +182,51 @@ impl From<Refusal> for Error {
     }
 }
 
-impl NamesPart {
-    pub(super) fn put(&self, out: &mut Vec<u8>) {
-        put_option(out, self.epoch.as_ref(), |out, n| put_u64(out, *n));
-        put_list(out, &self.rows, |out, row| {
-            put_bytes(out, &row.key);
-            put_option(out, row.value.as_ref(), |out, v| put_bytes(out, v));
-            put_option(out, row.read.as_ref(), |out, n| put_u64(out, *n));
-        });
-        put_counters(out, &self.counters);
-        out.push(u8::from(self.structure));
-        put_ids(out, &self.empty);
-    }
-
-    pub(super) fn take(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        Ok(Self {
-            epoch: take_option(r, |r| r.u64("an epoch"))?,
-            rows: take_list(r, 3, |r| {
-                Ok(PlannedRow {
-                    key: r.bytes("a key")?.to_vec(),
-                    value: take_option(r, |r| Ok(r.bytes("a value")?.to_vec()))?,
-                    read: take_option(r, |r| r.u64("what was read"))?,
-                })
-            })?,
-            counters: take_counters(r)?,
-            structure: r.u8("whether directories change")? != 0,
-            empty: take_ids(r)?,
-        })
-    }
-}
-
-fn take_flags(r: &mut Reader<'_>) -> Result<ClusterFlags, DecodeError> {
-    Ok(ClusterFlags {
-        known: r.u8("what is known")?,
-        known_by_all: r.u8("what all know")?,
-    })
-}
-
-fn put_ids(out: &mut Vec<u8>, ids: &[VertexId]) {
-    put_list(out, ids, |out, id| out.extend_from_slice(&id.0));
-}
-
-fn take_ids(r: &mut Reader<'_>) -> Result<Vec<VertexId>, DecodeError> {
-    take_list(r, 16, |r| Ok(VertexId(r.array("a directory's id")?)))
-}
-
-fn put_counters(out: &mut Vec<u8>, counters: &[(Counter, i64)]) {
-    put_list(out, counters, |out, (counter, n)| {
-        put_counter(out, counter);
-        put_u64(out, n.cast_unsigned());
-    });
-}
-
-fn take_counters(r: &mut Reader<'_>) -> Result<Vec<(Counter, i64)>, DecodeError> {
-    take_list(r, 9, |r| {
-        Ok((take_counter(r)?, r.u64("a change")?.cast_signed()))
-    })
-}
-
-fn put_splits(out: &mut Vec<u8>, splits: &[(VertexId, Vec<u8>)]) {
-    put_list(out, splits, |out, (id, row)| {
-        out.extend_from_slice(&id.0);
-        put_bytes(out, row);
-    });
-}
-
-fn take_splits(r: &mut Reader<'_>) -> Result<Vec<(VertexId, Vec<u8>)>, DecodeError> {
-    take_list(r, 17, |r| {
-        let id = VertexId(r.array("a directory's id")?);
-        Ok((id, r.bytes("a split state")?.to_vec()))
-    })
-}
-
-fn put_from(out: &mut Vec<u8>, from: (u64, Option<u8>)) {
-    put_u64(out, from.0);
-    put_option(out, from.1.as_ref(), |out, n| out.push(*n));
-}
-
-fn take_from(r: &mut Reader<'_>) -> Result<(u64, Option<u8>), DecodeError> {
-    Ok((r.u64("a hash")?, take_option(r, |r| r.u8("a number"))?))
-}
-
-const BY: [SpaceBy; 5] = [
-    SpaceBy::User,
-    SpaceBy::Group,
-    SpaceBy::Kind,
-    SpaceBy::Ending,
-    SpaceBy::Day,
-];
-
-impl NamesCall {
-    /// Encodes the request as bytes.
-    pub fn encode(&self) -> Vec<u8> {
-        let mut out = Vec::new();
-        match self {
-            Self::Rows { keys } => {
-                out.push(0);
-                put_list(&mut out, keys, |out, key| put_bytes(out, key));
-            }
-            Self::Change {
-                call,
-                principal,
-                changes,
-                idempotency_key,
-                apply_remote,
-            } => {
-                out.push(1);
-                for n in [
-                    call.incarnation,
-                    call.number,
-                    call.over,
-                    call.receiver_incarnation,
-                ] {
-                    put_u64(&mut out, n);
-                }
-                put_option(&mut out, principal.as_ref(), put_principal);
-                put_list(&mut out, changes, put_change);
-                put_option(
-                    &mut out,
-                    idempotency_key.as_ref(),
-                    |out, idempotency_key| put_bytes(out, idempotency_key),
-                );
-                out.push(u8::from(*apply_remote));
-            }
-            Self::Sums { of } => {
-                out.push(2);
-                put_ids(&mut out, of);
-            }
-            Self::Page {
-                directory,
-                from,
-                limit,
-            } => {
-                out.push(3);
-                out.extend_from_slice(&directory.0);
-                put_from(&mut out, *from);
-                put_u64(&mut out, u64::from(*limit));
-            }
-            Self::Children { of } => {
-                out.push(4);
-                put_ids(&mut out, of);
-            }
-            Self::Space { by } => {
-                out.push(5);
-                out.push(BY.iter().position(|b| b == by).unwrap_or(0) as u8);
-            }
-            Self::Count {
-                directory,
-                first,
-                last,
-            } => {
-                out.push(6);
-                out.extend_from_slice(&directory.0);
-                put_u64(&mut out, *first);
-                put_u64(&mut out, *last);
-            }
-            Self::ExchangeFlags(known) => {
-                out.push(7);
-                out.extend([known.known, known.known_by_all]);
-            }
-            Self::LeaseVertex { vertex } => {
-                out.push(8);
-                out.extend_from_slice(&vertex.0);
-            }
-            Self::DirectoryLeases => out.push(9),
-            Self::Last { id } => {
-                out.push(10);
-                out.extend_from_slice(&id.0);
-            }
-        }
-        out
-    }
-
-    /// Decodes what [`Self::encode`] wrote.
-    pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
-        let mut r = Reader::new(bytes);
-        let call = match r.u8("a kind of question")? {
-            0 => Self::Rows {
-                keys: take_list(&mut r, 1, |r| Ok(r.bytes("a key")?.to_vec()))?,
-            },
-            1 => Self::Change {
-                call: CallId {
-                    incarnation: r.u64("an incarnation")?,
-                    number: r.u64("a number")?,
-                    over: r.u64("a number")?,
-                    receiver_incarnation: r.u64("an incarnation")?,
-                },
-                principal: take_option(&mut r, take_principal)?,
-                changes: take_list(&mut r, 3, take_change)?,
-                idempotency_key: take_option(&mut r, |r| Ok(r.bytes("a marker")?.to_vec()))?,
-                apply_remote: r.u8("whether all are to be done")? != 0,
-            },
-            2 => Self::Sums {
-                of: take_ids(&mut r)?,
-            },
-            3 => Self::Page {
-                directory: VertexId(r.array("a directory's id")?),
-                from: take_from(&mut r)?,
-                limit: u32::try_from(r.u64("a number of entries")?).unwrap_or(u32::MAX),
-            },
-            4 => Self::Children {
-                of: take_ids(&mut r)?,
-            },
-            5 => {
-                let by = BY.get(usize::from(r.u8("by what sums are")?)).copied();
-                Self::Space {
-                    by: by.ok_or_else(|| r.error("by what sums are (0 to 4)"))?,
-                }
-            }
-            6 => Self::Count {
-                directory: VertexId(r.array("a directory's id")?),
-                first: r.u64("a hash")?,
-                last: r.u64("a hash")?,
-            },
-            7 => Self::ExchangeFlags(take_flags(&mut r)?),
-            8 => Self::LeaseVertex {
-                vertex: VertexId(r.array("a vertex's id")?),
-            },
-            9 => Self::DirectoryLeases,
-            10 => Self::Last {
-                id: VertexId(r.array("a file's id")?),
-            },
-            _ => return Err(r.error("a kind of question (0 to 10)")),
-        };
-        r.finish()?;
-        Ok(call)
-    }
-}
-
-fn put_outcome(out: &mut Vec<u8>, outcome: &Result<AppliedChange, Refusal>) {
-    match outcome {
-        Ok(done) => {
-            out.push(0);
-            out.extend_from_slice(&done.id.0);
-            put_u64(out, done.version.0);
-        }
-        Err(Refusal::File(e)) => {
-            out.push(1);
-            out.push(e.errno as u8);
-            put_bytes(out, e.path.as_bytes());
-        }
-        Err(Refusal::Unavailable(text)) => {
-            out.push(2);
-            put_bytes(out, text.as_bytes());
-        }
-        Err(Refusal::Other(text)) => {
-            out.push(3);
-            put_bytes(out, text.as_bytes());
-        }
-    }
-}
-
-fn take_outcome(r: &mut Reader<'_>) -> Result<Result<AppliedChange, Refusal>, DecodeError> {
-    Ok(match r.u8("what became of a change")? {
-        0 => Ok(AppliedChange {
-            id: VertexId(r.array("an id")?),
-            version: Version(r.u64("a version")?),
-        }),
-        1 => {
-            let errno = Errno::of_code(r.u8("a refusal")?);
-            let errno = errno.ok_or_else(|| r.error("a refusal"))?;
-            Err(Refusal::File(errno.at(r.str("a path")?)))
-        }
-        2 => Err(Refusal::Unavailable(r.str("a reason")?.to_owned())),
-        3 => Err(Refusal::Other(r.str("a reason")?.to_owned())),
-        _ => return Err(r.error("what became of a change (0 to 3)")),
-    })
-}
-
-impl NamesReply {
-    /// Encodes the response as bytes.
-    pub fn encode(&self) -> Vec<u8> {
-        let mut out = Vec::new();
-        match self {
-            Self::Rows(rows) => {
-                out.push(0);
-                put_list(&mut out, rows, |out, row| {
-                    put_option(out, row.as_ref(), |out, row| put_bytes(out, row));
-                });
-            }
-            Self::Changed(outcomes, splits) => {
-                out.push(1);
-                put_list(&mut out, outcomes, put_outcome);
-                put_splits(&mut out, splits);
-            }
-            Self::Sums(sums) => {
-                out.push(2);
-                put_list(&mut out, sums, |out, sums| {
-                    for n in sums.sums {
-                        put_u64(out, n.cast_unsigned());
-                    }
-                    put_u64(out, sums.changed.cast_unsigned());
-                });
-            }
-            Self::Page { entries, next } => {
-                out.push(3);
-                put_list(&mut out, entries, |out, (key, value)| {
-                    put_bytes(out, key);
-                    put_bytes(out, value);
-                });
-                put_option(&mut out, next.as_ref(), |out, from| put_from(out, *from));
-            }
-            Self::Children(all) => {
-                out.push(4);
-                put_list(&mut out, all, |out, children| {
-                    put_list(out, children, |out, (id, name)| {
-                        out.extend_from_slice(&id.0);
-                        put_name(out, name);
-                    });
-                });
-            }
-            Self::Space(counters) => {
-                out.push(5);
-                put_counters(&mut out, counters);
-            }
-            Self::Moved(splits) => {
-                out.push(6);
-                put_splits(&mut out, splits);
-            }
-            Self::Restarted => out.push(8),
-            Self::LeaseMillis(millis) => {
-                out.push(10);
-                put_u64(&mut out, u64::from(*millis));
-            }
-            Self::Flags(known) => out.extend([9, known.known, known.known_by_all]),
-            Self::Count(count) => {
-                out.push(7);
-                put_u64(&mut out, *count);
-            }
-        }
-        out
-    }
-
-    /// Decodes what [`Self::encode`] wrote.
-    pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
-        let mut r = Reader::new(bytes);
-        let reply = match r.u8("a kind of answer")? {
-            0 => Self::Rows(take_list(&mut r, 1, |r| {
-                take_option(r, |r| Ok(r.bytes("a value")?.to_vec()))
-            })?),
-            1 => Self::Changed(take_list(&mut r, 2, take_outcome)?, take_splits(&mut r)?),
-            2 => Self::Sums(take_list(&mut r, 40, |r| {
-                let mut sums = DirectorySums::default();
-                for n in &mut sums.sums {
-                    *n = r.u64("a sum")?.cast_signed();
-                }
-                sums.changed = r.u64("a time")?.cast_signed();
-                Ok(sums)
-            })?),
-            3 => Self::Page {
-                entries: take_list(&mut r, 2, |r| {
-                    Ok((r.bytes("a key")?.to_vec(), r.bytes("a value")?.to_vec()))
-                })?,
-                next: take_option(&mut r, take_from)?,
-            },
-            4 => Self::Children(take_list(&mut r, 1, |r| {
-                take_list(r, 18, |r| {
-                    let id = VertexId(r.array("a directory's id")?);
-                    Ok((id, take_name(r)?))
-                })
-            })?),
-            5 => Self::Space(take_counters(&mut r)?),
-            6 => Self::Moved(take_splits(&mut r)?),
-            7 => Self::Count(r.u64("a count")?),
-            8 => Self::Restarted,
-            9 => Self::Flags(take_flags(&mut r)?),
-            10 => Self::LeaseMillis(u32::try_from(r.u64("a number of milliseconds")?).unwrap_or(0)),
-            _ => return Err(r.error("a kind of answer (0 to 10)")),
-        };
-        r.finish()?;
-        Ok(reply)
-    }
-}
-
-#[cfg(test)]
-mod tests;
+wire_struct!(NamesPart {
+    epoch,
+    rows,
+    counters,
+    structure,
+    empty
+});
+wire_enum!(NamesCall {
+    0 Rows { keys },
+    1 Change { call, principal, changes, idempotency_key, apply_remote },
+    2 Sums { of },
+    3 Page { directory, from, limit },
+    4 Children { of },
+    5 Space { by },
+    6 Count { directory, first, last },
+    7 ExchangeFlags(flags),
+    8 LeaseVertex { vertex },
+    9 Last { id },
+    10 DirectoryLeases,
+});
+wire_struct!(ClusterFlags {
+    known,
+    known_by_all
+});
+wire_struct!(CallId {
+    incarnation,
+    number,
+    over,
+    receiver_incarnation
+});
+wire_enum!(NamesReply {
+    0 Rows(rows),
+    1 Changed(outcomes, splits),
+    2 Restarted,
+    3 Sums(sums),
+    4 Page { entries, next },
+    5 Children(children),
+    6 Space(counters),
+    7 Count(count),
+    8 LeaseMillis(millis),
+    9 Flags(flags),
+    10 Moved(splits),
+});
+wire_enum!(Refusal {
+    0 File(e),
+    1 Unavailable(text),
+    2 Other(text),
+});

@@ -1,10 +1,10 @@
 //! Requests between servers about objects.
 
 use crate::vnode::ServerId;
-use esker_model::Version;
 use esker_model::object::{
     Find, FindReport, Found, ObjectId, ObjectKey, Principal, TagInfo, TagReport, TagWhere,
 };
+use esker_model::{Version, wire_enum, wire_struct};
 
 /// Id of a running search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -104,3 +104,35 @@ pub struct FindPage {
     /// Report of the search for this page.
     pub report: FindReport,
 }
+
+wire_struct!(FindId {
+    server,
+    incarnation,
+    number
+});
+wire_enum!(ObjectCall {
+    0 Read { keys, principal, at },
+    1 Find { id, find, at },
+    2 Stop { id },
+    3 Tags { principal, at },
+    4 Tag { change, at },
+    5 Index { name, on },
+});
+wire_enum!(ObjectReply {
+    0 Objects(objects),
+    1 Found(page),
+    2 Stopped,
+    3 Tags(tags),
+    4 Tagged(report),
+    5 Indexed(changed),
+});
+wire_enum!(ObjectAt {
+    0 Nowhere,
+    1 Here(object),
+    2 Elsewhere(id),
+});
+wire_struct!(FindPage {
+    objects,
+    more,
+    report
+});

@@ -8,7 +8,7 @@ use crate::vnode::ServerId;
 use esker_model::key::EdgeKey;
 use esker_model::object::Principal;
 use esker_model::traversal::{Budget, StopReason};
-use esker_model::{Traversal, Version, VertexId};
+use esker_model::{Traversal, Version, VertexId, wire_enum, wire_newtype, wire_struct};
 
 /// Id of a running traversal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -247,3 +247,72 @@ pub enum TraversalReply {
     /// The request was done; there is no result.
     Done,
 }
+
+wire_newtype!(ChainPosition);
+wire_struct!(TraversalId {
+    server,
+    incarnation,
+    number
+});
+wire_struct!(HopAt {
+    travel,
+    step,
+    from,
+    to
+});
+wire_struct!(RemainingBudget { millis, edges });
+wire_enum!(TraversalCall {
+    0 Begin(begin),
+    1 Step { hop, whole, next, left },
+    2 Expand { hop, vertices, left, credit, number },
+    3 Reach { hop, reached },
+    4 Continue { hop, number, reached, credit },
+    5 Credit { travel, number, credit, stopped, failed },
+    6 MoreCredit { travel, number },
+    7 Alive { travel },
+    8 Collect { travel, from },
+    9 End { travel },
+});
+wire_struct!(TraversalBegin {
+    travel,
+    traversal,
+    principal,
+    starts,
+    now,
+    budget
+});
+wire_struct!(Reached { edge, version });
+wire_struct!(Visited {
+    position,
+    vertex,
+    step,
+    parents
+});
+wire_struct!(PathEntry {
+    from,
+    edge,
+    version
+});
+wire_struct!(StepDone {
+    frontier,
+    edges,
+    selected,
+    reached,
+    leads_on,
+    cached,
+    vertices_micros,
+    edges_micros,
+    prefetch_micros,
+    wait_micros,
+    stopped
+});
+wire_enum!(TraversalReply {
+    0 Started(vertices),
+    1 Stepped(done),
+    2 Expanded { done, splits },
+    3 Reached { new, leads_on },
+    4 Credit(credit),
+    5 Collected { visited, more, steps },
+    6 Unknown,
+    7 Done,
+});

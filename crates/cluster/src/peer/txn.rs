@@ -4,7 +4,7 @@ use crate::vnode::ServerId;
 use esker_model::key::EdgeKey;
 use esker_model::namespace::record::{RowHome, row_home};
 use esker_model::object::{Identity, ObjectId};
-use esker_model::{EdgeTypeId, Op, Properties, Version, VertexId};
+use esker_model::{EdgeTypeId, Op, Properties, Version, VertexId, wire_enum, wire_struct};
 use esker_store::segment::CHECKSUM_BYTES;
 use std::sync::Arc;
 
@@ -320,3 +320,48 @@ pub fn vertex_of(op: &Op) -> VertexId {
         Op::MoveObject { object, .. } => object.vertex(),
     }
 }
+
+wire_struct!(TxId {
+    server,
+    incarnation,
+    number
+});
+wire_struct!(Part { ops });
+wire_struct!(PartOp { index, at, change });
+wire_enum!(Change {
+    0 Vertex(op),
+    1 Edge { key, deleted, properties, requested },
+    2 Adopt(adopt),
+    3 Names(part),
+    4 Claim { identity, object },
+    5 Release { identity, object },
+});
+wire_struct!(Adopt {
+    vertex,
+    splits,
+    rows,
+    table,
+    degrees
+});
+wire_struct!(TableFile {
+    giver,
+    incarnation,
+    number,
+    rows,
+    bytes,
+    checksum,
+    hashes
+});
+wire_struct!(RawRow { table, key, value });
+wire_enum!(RawTable {
+    0 Rows,
+    1 History,
+    2 Names,
+});
+wire_struct!(Prepared { floor, later });
+wire_struct!(Decided {
+    tx,
+    version,
+    later,
+    part
+});

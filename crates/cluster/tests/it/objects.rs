@@ -7,6 +7,7 @@ use esker_model::object::{
     Find, FindReport, Found, Identity, ObjectId, ObjectKey, PlanStep, Principal, Share, TagChange,
     TagInfo, TagReport, TagWhere,
 };
+use esker_model::wire::{decode, encode};
 use esker_model::{Properties, Value, Version};
 use proptest::collection::vec;
 use proptest::option;
@@ -225,12 +226,12 @@ fn reply() -> impl Strategy<Value = ObjectReply> {
 proptest! {
     #[test]
     fn questions_come_back(call in call()) {
-        prop_assert_eq!(ObjectCall::decode(&call.encode()).unwrap(), call);
+        prop_assert_eq!(decode::<ObjectCall>(&encode(&call)).unwrap(), call);
     }
 
     #[test]
     fn answers_come_back(reply in reply()) {
-        prop_assert_eq!(ObjectReply::decode(&reply.encode()).unwrap(), reply);
+        prop_assert_eq!(decode::<ObjectReply>(&encode(&reply)).unwrap(), reply);
     }
 
     /// Truncated bytes are refused; changed bytes are refused or decode as something else.
@@ -238,16 +239,16 @@ proptest! {
     fn bytes_that_mean_nothing_are_refused(
         call in call(), reply in reply(), at: prop::sample::Index, byte: u8,
     ) {
-        let mut bytes = call.encode();
+        let mut bytes = encode(&call);
         let place = at.index(bytes.len());
-        prop_assert!(ObjectCall::decode(&bytes[..place]).is_err());
+        prop_assert!(decode::<ObjectCall>(&bytes[..place]).is_err());
         bytes[place] = byte;
-        let _ = ObjectCall::decode(&bytes);
-        let mut bytes = reply.encode();
+        let _ = decode::<ObjectCall>(&bytes);
+        let mut bytes = encode(&reply);
         let place = at.index(bytes.len());
-        prop_assert!(ObjectReply::decode(&bytes[..place]).is_err());
+        prop_assert!(decode::<ObjectReply>(&bytes[..place]).is_err());
         bytes[place] = byte;
-        let _ = ObjectReply::decode(&bytes);
+        let _ = decode::<ObjectReply>(&bytes);
     }
 }
 
@@ -263,7 +264,7 @@ fn a_share_that_does_not_exist_is_refused() {
         number: 1,
     };
     let at = Version(1);
-    let bytes = ObjectCall::Find { id, find, at }.encode();
-    let error = ObjectCall::decode(&bytes).unwrap_err();
+    let bytes = encode(&ObjectCall::Find { id, find, at });
+    let error = decode::<ObjectCall>(&bytes).unwrap_err();
     assert!(error.to_string().contains("a share below"), "{error}");
 }

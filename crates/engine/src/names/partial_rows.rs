@@ -11,7 +11,7 @@ use esker_model::key::Measure;
 use esker_model::namespace::record::decode_inode_history_prefix;
 use esker_model::namespace::{Cookie, Name, digest};
 use esker_model::record::UserAttribute;
-use esker_model::{Error, Op, Result, Version, Vertex, VertexId};
+use esker_model::{Error, Op, Result, Version, Vertex, VertexId, wire_struct};
 use esker_store::Table;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -77,6 +77,8 @@ pub struct DirectorySums {
     pub changed: i64,
 }
 
+wire_struct!(DirectorySums { sums, changed });
+
 impl DirectorySums {
     /// Adds the sums of another engine.
     pub fn add(&mut self, other: &Self) {
@@ -122,6 +124,8 @@ pub struct PlannedRow {
     /// Digest of the value read, if the row was read.
     pub read: Option<u64>,
 }
+
+wire_struct!(PlannedRow { key, value, read });
 
 /// Result of a run over partly remote rows.
 #[derive(Debug)]

@@ -4,15 +4,13 @@ use super::core::Core;
 use super::server::Connections;
 use crate::engine::View;
 use crate::limits::{CANCEL_POLL, CHUNK_BYTES};
-use crate::wire::encoding::Wire;
 use crate::wire::frame::{self, Kind};
-use crate::wire::namespace::Outcome;
 use crate::wire::request::Request;
-use crate::wire::{error, travel};
 use esker_model::codec::Reader;
 use esker_model::namespace::Namespace as _;
 use esker_model::object::ObjectRead as _;
 use esker_model::traversal::StopReason;
+use esker_model::wire::{self, Wire};
 use esker_model::{Cancel, Error, Flow, GraphRead, Result};
 use rustix::net::RecvFlags;
 use std::io;
@@ -82,7 +80,7 @@ impl<'a> Answer<'a> {
             return Err(io::ErrorKind::ConnectionAborted.into());
         }
         self.flush()?;
-        self.send(Kind::Failed, |out| error::put(why, out))
+        self.send(Kind::Failed, |out| why.put(out))
     }
 
     fn end<T: Wire>(&mut self, outcome: Result<T>) -> io::Result<()> {
@@ -222,7 +220,7 @@ pub(super) fn answer(core: &Core, request: Request, out: &mut Answer<'_>) -> io:
             let watch = out.watch();
             match view.travel(&traversal, &budget, &watch) {
                 Ok(result) => {
-                    let rest = travel::pieces(result, |piece| out.item(piece))?;
+                    let rest = wire::pieces(result, |piece| out.item(piece))?;
                     out.end(Ok(rest))
                 }
                 Err(e) => out.failed(&e),
@@ -290,10 +288,7 @@ pub(super) fn answer(core: &Core, request: Request, out: &mut Answer<'_>) -> io:
                 })
             })
         }
-        Request::Change(changes) => {
-            let done = core.change_once(&changes);
-            out.all(done.map(|all| all.into_iter().map(Outcome).collect()))
-        }
+        Request::Change(changes) => out.all(core.change_once(&changes)),
         Request::Usage(principal, path, below) => {
             out.end(engine.usage(principal.as_ref(), &path, below))
         }

@@ -2,14 +2,14 @@
 
 use super::identity::Identity;
 use crate::limits::OTHER_USERS_TRAVEL_BYTES_MAX;
-use crate::wire::encoding::{Wire, decode};
-use crate::wire::error;
 use crate::wire::frame::{self, Kind};
 use crate::wire::request::{Hello, Request, Welcome};
-use esker_model::codec::{DecodeError, Reader};
+use esker_model::Error;
+use esker_model::codec::DecodeError;
 use esker_model::namespace::SEAL_BYTES;
 use esker_model::object::Principal;
 use esker_model::traversal::StopReason;
+use esker_model::wire::{Wire, decode, encode};
 
 /// Checks the properties for one input. Frames decode one by one, or the rest is refused before memory is allocated; frames
 /// and messages encode back to the same bytes; a request of another user is admitted only in that user's name.
@@ -68,12 +68,6 @@ fn understood(kind: Kind, payload: &[u8]) {
     }
 }
 
-fn put(value: &impl Wire) -> Vec<u8> {
-    let mut out = Vec::new();
-    value.put(&mut out);
-    out
-}
-
 fn refused(error: &DecodeError, bytes: &[u8]) {
     assert!(error.at <= bytes.len() && !error.expected.is_empty());
 }
@@ -82,8 +76,8 @@ fn refused(error: &DecodeError, bytes: &[u8]) {
 fn comes_back<T: Wire>(bytes: &[u8]) -> Option<T> {
     match decode::<T>(bytes) {
         Ok(value) => {
-            let once = put(&value);
-            let again = decode::<T>(&once).map(|value| put(&value));
+            let once = encode(&value);
+            let again = decode::<T>(&once).map(|value| encode(&value));
             assert_eq!(again.as_ref(), Ok(&once));
             Some(value)
         }
@@ -95,11 +89,9 @@ fn comes_back<T: Wire>(bytes: &[u8]) -> Option<T> {
 }
 
 fn failed(bytes: &[u8]) {
-    match error::take(&mut Reader::new(bytes)) {
+    match decode::<Error>(bytes) {
         Ok(decoded) => {
-            let mut once = Vec::new();
-            error::put(&decoded, &mut once);
-            let again = error::take(&mut Reader::new(&once));
+            let again = decode::<Error>(&encode(&decoded));
             assert_eq!(
                 again.map(|decoded| decoded.to_string()).as_ref(),
                 Ok(&decoded.to_string())
@@ -124,8 +116,8 @@ fn admitted(request: &Request) {
             continue;
         };
         // An admitted request is admitted again unchanged.
-        let again = who.admit(admitted.clone()).map(|again| put(&again));
-        assert_eq!(again.ok(), Some(put(&admitted)));
+        let again = who.admit(admitted.clone()).map(|again| encode(&again));
+        assert_eq!(again.ok(), Some(encode(&admitted)));
         if let Identity::Other { .. } = who {
             assert!(is_in_the_name_of(&admitted, &own), "{admitted:?}");
         } else {

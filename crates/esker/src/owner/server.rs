@@ -11,10 +11,10 @@ use crate::limits::{
     USER_CONNECTIONS_MAX,
 };
 use crate::socket::SocketPath;
-use crate::wire::encoding::{Wire, decode};
 use crate::wire::frame::{self, Kind};
 use crate::wire::request::{Hello, Request, Welcome};
-use crate::wire::{MAGIC, PROTOCOL, error};
+use crate::wire::{MAGIC, PROTOCOL};
+use esker_model::wire::{Wire as _, decode};
 use esker_model::{Error, Result};
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -291,7 +291,7 @@ fn accept(listener: &UnixListener, core: &Arc<Core>, connections: &Arc<Connectio
 
 fn refuse(mut stream: &UnixStream, why: &Error) -> std::io::Result<()> {
     let mut out = frame::start();
-    error::put(why, &mut out);
+    why.put(&mut out);
     frame::send(&mut stream, Kind::Failed, &mut out)
 }
 

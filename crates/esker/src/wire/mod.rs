@@ -13,20 +13,14 @@
 //!
 //! An owner that ends closes the connection; requests without a complete response are sent to the next owner.
 //!
-//! A connection has one request at a time; a client opens more connections for more requests. Integers are big-endian,
-//! lengths LEB128, values as `model::value` encodes them. Both ends are on one machine and mostly of the same build, so
+//! A connection has one request at a time; a client opens more connections for more requests. Payloads are encoded as
+//! [`esker_model::wire`] says. Both ends are on one machine and mostly of the same build, so
 //! there is a protocol number and no negotiation.
 
-pub(crate) mod encoding;
-pub(crate) mod error;
 pub(crate) mod frame;
-pub(crate) mod model;
-pub(crate) mod namespace;
-mod object;
 pub(crate) mod request;
-pub(crate) mod travel;
 
 /// Protocol number, which must be equal at both ends.
-pub(crate) const PROTOCOL: u16 = 7;
+pub(crate) const PROTOCOL: u16 = 8;
 /// First bytes of a connection.
 pub(crate) const MAGIC: [u8; 8] = *b"esker/1\n";

@@ -2,15 +2,15 @@
 
 #![deny(clippy::indexing_slicing)]
 
-use super::encoding::{Wire, wire_enum, wire_struct};
 use crate::engine::CheckOptions;
 use esker_model::codec::{DecodeError, Reader};
 use esker_model::namespace::{Changes, Cookie, NamePath, Open, SpaceBy};
 use esker_model::object::{Find, ObjectKey, Principal, TagWhere};
 use esker_model::traversal::Budget;
+use esker_model::wire::Wire;
 use esker_model::{
     Batch, DiffSelect, EdgeKey, EdgeSelect, EdgeTypeId, SchemaChange, Traversal, Version,
-    VersionRange, VertexId, VertexSelect,
+    VersionRange, VertexId, VertexSelect, wire_enum, wire_struct,
 };
 
 /// First message of the client.
@@ -27,15 +27,6 @@ pub(crate) struct Welcome {
     pub(crate) protocol: u16,
     pub(crate) version: String,
     pub(crate) pid: u32,
-}
-
-impl Wire for [u8; 8] {
-    fn put(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(self);
-    }
-    fn take(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        r.array("the protocol's first bytes")
-    }
 }
 
 wire_struct!(Hello {

@@ -7,7 +7,6 @@
 
 mod api;
 mod call;
-pub mod codec;
 mod errno;
 mod fields;
 mod handle;

@@ -13,10 +13,10 @@
 
 #![deny(clippy::indexing_slicing)]
 
-use super::codec::{put_change, put_content, put_path, take_change, take_content, take_path};
 use super::{Change, Content, FileError, Kind, Name, NamePath, NewFile, PATH_BYTES_MAX};
 use crate::codec::{DecodeError, Reader, put_bytes, put_varint};
 use crate::error::{Error, Result};
+use crate::wire::Wire;
 use std::fmt;
 use std::sync::Arc;
 
@@ -142,7 +142,7 @@ impl SubtreeBuilder {
     /// Directs the next entries into an existing directory.
     pub fn in_existing_directory(&mut self, directory: &NamePath) {
         self.bytes.push(EXISTING_DIRECTORY);
-        put_path(&mut self.bytes, directory);
+        directory.put(&mut self.bytes);
         if self.path.is_none() {
             self.directory = Some(directory.clone());
         }
@@ -196,7 +196,7 @@ impl SubtreeBuilder {
             }
         }
         if content {
-            put_content(out, &make.content);
+            make.content.put(out);
         }
         if !make.xattrs.is_empty() {
             put_varint(out, make.xattrs.len() as u64);
@@ -215,7 +215,7 @@ impl SubtreeBuilder {
     /// Adds a change to apply after the entries: a further name of a file, or a tag.
     pub fn change(&mut self, change: &Change) {
         self.changes.push(CHANGE);
-        put_change(&mut self.changes, change);
+        change.put(&mut self.changes);
     }
 
     /// Returns the number of entries.
@@ -275,9 +275,9 @@ impl Items<'_> {
         let r = &mut self.reader;
         let tag = r.u8("a part of a subtree")?;
         Ok(match tag {
-            EXISTING_DIRECTORY => Item::ExistingDirectory(take_path(r)?),
+            EXISTING_DIRECTORY => Item::ExistingDirectory(Wire::take(r)?),
             NEW_DIRECTORY => Item::NewDirectory(r.varint("a directory's number")?),
-            CHANGE => Item::Change(take_change(r)?),
+            CHANGE => Item::Change(Wire::take(r)?),
             tag if tag & ENTRY != 0 && tag & 0x40 == 0 => return self.entry(tag),
             _ => return Err(r.error("a part of a subtree (01 to 03, 80 to bf)")),
         })
@@ -285,7 +285,7 @@ impl Items<'_> {
 
     fn entry(&mut self, flags: u8) -> std::result::Result<Item, DecodeError> {
         let r = &mut self.reader;
-        let name = super::codec::take_name(r)?;
+        let name = Name::take(r)?;
         if flags & SAME_OWNER == 0 {
             let mut number =
                 || u32::try_from(r.varint("a number")?).map_err(|_| r.error("a number of 32 bits"));
@@ -309,7 +309,7 @@ impl Items<'_> {
             }
         }
         if flags & CONTENT != 0 {
-            make.content = take_content(r)?;
+            make.content = Wire::take(r)?;
         }
         if flags & XATTRS != 0 {
             for _ in 0..r.count(2, "a count of attributes")? {

@@ -146,12 +146,14 @@ impl PeerLink {
         self.task.abort();
     }
 
-    /// Sends a request and waits for the response without a time limit. Dropping the future gives up on it.
-    pub async fn request(&self, question: proto::PeerQuestion) -> Result<proto::PeerAnswer> {
+    /// Sends an encoded request and waits for the encoded response without a time limit. Dropping the future gives up on it.
+    pub async fn request(&self, message: Vec<u8>) -> Result<Bytes> {
         let at = self.address.authority();
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let request = proto::Request {
-            call: Some(Call::Peer(question)),
+            call: Some(Call::Peer(proto::PeerMessage {
+                message: message.into(),
+            })),
         };
         let mut part = Vec::new();
         put_call(id, &request, 0, 0, &mut part);
@@ -187,7 +189,7 @@ impl PeerLink {
         };
         let reply = proto::Reply::decode(reply).ok().and_then(|r| r.reply);
         match reply {
-            Some(Reply::Peer(answer)) => Ok(answer),
+            Some(Reply::Peer(answer)) => Ok(answer.message),
             Some(Reply::Failure(failure)) => Err(lost(failure_in(failure).to_string())),
             _ => Err(lost(format!(
                 "{at} answered with what this build does not understand: use the same release"

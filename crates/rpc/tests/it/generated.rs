@@ -18,6 +18,7 @@ fn generate() -> String {
     tonic_prost_build::configure()
         .btree_map(".")
         .bytes(".esker.v1.Properties.packed")
+        .bytes(".esker.v1.PeerMessage.message")
         .bytes(".esker.v1.UserAttribute.packed")
         .build_client(true)
         .build_server(true)

@@ -2,12 +2,12 @@
 
 use super::config::ClusterConfig;
 use super::shared::SharedFolder;
-use super::wire;
 use crate::member::hub::{Hub, StoreAssignment};
 use esker::{Database, Durability};
 use esker_cluster::node::{BoxFuture, SharedFiles, Window};
 use esker_cluster::peer::{PeerRequest, PeerResponse, Request};
 use esker_cluster::{Host, ServerId};
+use esker_model::wire::{decode, encode};
 use esker_model::{Error, Result};
 use esker_rpc::map::Map;
 use esker_rpc::{Address, PeerLink, proto};
@@ -297,17 +297,23 @@ impl Peer {
         });
         let mut sending = pin!(async {
             let link = self.link().await?;
-            link.request(wire::request_out(question)).await
+            link.request(encode(&question)).await
         });
         let answer = loop {
             if let Ok(answer) = tokio::time::timeout(CALL_MAX, sending.as_mut()).await {
-                break answer.and_then(|a| Ok(wire::answer_in(a)?));
+                break answer.and_then(|answer| {
+                    decode(&answer).map_err(|e| {
+                        Error::Unavailable(format!(
+                            "malformed answer: {e}: use the same release on all servers"
+                        ))
+                    })
+                });
             }
             // A long request is awaited as long as its server answers pings.
             if let Some(ping) = &is_there {
                 let ping = async {
                     let link = self.link().await?;
-                    link.request(wire::request_out(ping.clone())).await
+                    link.request(encode(ping)).await
                 };
                 if let Ok(Ok(_)) = tokio::time::timeout(CALL_MAX, ping).await {
                     continue;

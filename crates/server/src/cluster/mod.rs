@@ -7,6 +7,7 @@
 
 pub mod backup;
 pub mod config;
+mod convert;
 pub mod derived_config;
 mod graph;
 mod host;
@@ -15,13 +16,12 @@ mod peer_requests;
 mod placement;
 mod shared;
 mod storage;
-mod wire;
 
+pub(crate) use convert::apply_options_in;
 pub(crate) use graph::{ClusterGraph, Graph, Names};
 pub(crate) use names::ClusterNames;
 pub(crate) use peer_requests::PeerServer;
 pub use storage::Switch;
-pub(crate) use wire::applying_in;
 
 use crate::cluster::config::ClusterConfig;
 use crate::member::gate::Gate;
@@ -314,7 +314,7 @@ impl Cluster {
     pub(crate) fn windows(&self, persist: bool) -> Result<proto::WindowReply> {
         let servers = self.wait(self.node.windows(persist))?;
         Ok(proto::WindowReply {
-            servers: servers.into_iter().map(wire::held_out).collect(),
+            servers: servers.into_iter().map(convert::position_out).collect(),
         })
     }
 

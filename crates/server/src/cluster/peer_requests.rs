@@ -1,12 +1,13 @@
 //! Requests of other servers and clients' batches, which run as tasks on the cluster's own runtime.
 
-use super::{Cluster, wire};
+use super::{Cluster, convert};
 use crate::call::Call;
 use crate::service::Service;
 use crate::work::QueueFull;
 use bytes::Bytes;
 use esker_cluster::ServerId;
-use esker_cluster::peer::ApplyOptions;
+use esker_cluster::peer::{ApplyOptions, PeerRequest};
+use esker_model::wire::{decode, encode};
 use esker_model::{Batch, Error};
 use esker_rpc::proto;
 use esker_rpc::proto::reply::Reply;
@@ -35,8 +36,9 @@ impl Cluster {
         self.spawn(async move {
             let question = match proto::Request::decode(request) {
                 Ok(proto::Request {
-                    call: Some(CallMessage::Peer(question)),
-                }) => wire::request_in(question).map_err(Error::from),
+                    call: Some(CallMessage::Peer(peer)),
+                }) => decode::<PeerRequest>(&peer.message)
+                    .map_err(|e| Error::Invalid(format!("malformed message: `request.peer`: {e}"))),
                 Ok(_) => Err(Error::Invalid("malformed message: `request.peer`".into())),
                 Err(e) => Err(Error::Invalid(format!("malformed message: `request`: {e}"))),
             };
@@ -50,8 +52,10 @@ impl Cluster {
                     call.failed_for_now(&crate::call::lease_ended_error());
                 }
                 Ok(question) => {
-                    let answer = node.handle(question).await;
-                    call.done(Reply::Peer(wire::answer_out(answer)));
+                    let answer = encode(&node.handle(question).await);
+                    call.done(Reply::Peer(proto::PeerMessage {
+                        message: answer.into(),
+                    }));
                 }
                 Err(e) => call.failed(&e),
             }
@@ -105,7 +109,7 @@ impl Service {
             match under_way.0.node.apply_retained(batch, seen, how).await {
                 Ok((commit, held)) => {
                     service.note_version(commit.version);
-                    call.done(Reply::Apply(wire::applied_out(&commit, held)));
+                    call.done(Reply::Apply(convert::commit_out(&commit, held)));
                 }
                 Err(e) => call.failed_for_now(&e),
             }

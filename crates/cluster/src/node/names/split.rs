@@ -192,7 +192,7 @@ impl Node {
             table: Some(table),
             degrees: Vec::new(),
         });
-        let message_bytes = part.encode().len() as u64;
+        let message_bytes = esker_model::wire::encode(&part).len() as u64;
         let splits = (entries_vertex(directory), state.clone());
         let moved = self
             .move_partition(server, part, SideWrites::default(), splits)
