@@ -4,22 +4,17 @@ use crate::adjacency::Adjacency;
 use crate::archive::Archive;
 use crate::catalog;
 use crate::clock::{Clock, HybridClock};
-use crate::counts::{self, PendingCounters};
+use crate::counts::PendingCounters;
 use crate::deleted::DeletedVertices;
 use crate::feed::Feed;
 use crate::memtable::MemtableStore;
 use crate::names::{Filters, Names};
 use crate::object::ObjectStore;
-use crate::read::{self, Source};
+use crate::read::Source;
 use crate::settings::{Settings, Stats};
-use crate::traverse;
-use crate::txn::{Producers, Queue, Writer, lock, parse_idempotency_key, was_applied};
-use esker_model::key::Counter;
-use esker_model::traversal::{Budget, TravelResult};
+use crate::txn::{Producers, Queue, Writer, lock};
 use esker_model::{
-    Batch, Cancel, Commit, Counts, Degree, DiffSelect, Difference, Edge, EdgeEvent, EdgeKey,
-    EdgeSelect, EdgeTypeId, Flow, GraphRead, GraphWrite, Result, Schema, SchemaChange, Traversal,
-    Version, VersionRange, Versions, Vertex, VertexEvent, VertexId, VertexSelect,
+    Batch, Commit, Flow, GraphRead, GraphWrite, Result, Schema, SchemaChange, Version, VersionRange,
 };
 use esker_store::{Durability, KeyRange, Store, Table};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -194,8 +189,8 @@ impl Engine {
     }
 
     /// Returns a snapshot for reading vertices or edges as of one version.
-    fn source_as_of(&self, as_of: Version) -> Result<Source<'_>> {
-        self.source(as_of, until(as_of))
+    pub(crate) fn source_as_of(&self, as_of: Version) -> Result<Source<'_>> {
+        self.source(as_of, VersionRange::up_to(as_of))
     }
 
     /// Returns counts, memory use and store figures of the database.
@@ -216,125 +211,6 @@ impl Engine {
             newest: version(self.newest_seen.load(Ordering::Acquire)),
             retained_since: version(self.retained_since.load(Ordering::Acquire)),
         })
-    }
-}
-
-/// All versions up to and including `last`.
-fn until(last: Version) -> VersionRange {
-    VersionRange {
-        from: Version::ZERO,
-        until: last.next(),
-    }
-}
-
-impl GraphRead for Engine {
-    fn schema(&self) -> Result<Arc<Schema>> {
-        Ok(self.schema_now())
-    }
-
-    fn read_vertices(&self, ids: &[VertexId], as_of: Version) -> Result<Vec<Option<Vertex>>> {
-        if let [id] = ids
-            && as_of == Version::MAX
-        {
-            // A single row is consistent without a snapshot.
-            return Ok(vec![read::read_vertex(&*self.store, *id, as_of)?]);
-        }
-        read::read_vertices(&self.source_as_of(as_of)?, ids, as_of)
-    }
-
-    fn read_edges(&self, keys: &[EdgeKey], as_of: Version) -> Result<Vec<Option<Edge>>> {
-        read::read_edges(&self.source_as_of(as_of)?, keys, as_of)
-    }
-
-    fn scan_edges(
-        &self,
-        frontier: &[VertexId],
-        select: &EdgeSelect,
-        sink: &mut dyn FnMut(usize, Edge) -> Flow,
-    ) -> Result<()> {
-        let source = match select.versions {
-            Versions::AsOf(as_of) => self.source_as_of(as_of),
-            Versions::Range(range) => self.source(range.from, range),
-        };
-        read::scan_edges(&source?, frontier, select, sink)
-    }
-
-    fn scan_vertices(
-        &self,
-        select: &VertexSelect,
-        sink: &mut dyn FnMut(Vertex) -> Flow,
-    ) -> Result<()> {
-        let source = self.source_as_of(select.as_of)?;
-        read::scan_vertices(&source, &self.schema_now(), select, sink)
-    }
-
-    fn vertex_history(&self, id: VertexId, range: VersionRange) -> Result<Vec<VertexEvent>> {
-        let snapshot = self.store.snapshot()?;
-        read::vertex_history(&*snapshot, &*self.archive, id, range)
-    }
-
-    fn edge_history(&self, key: EdgeKey, range: VersionRange) -> Result<Vec<EdgeEvent>> {
-        let snapshot = self.store.snapshot()?;
-        read::edge_history(&*snapshot, &*self.archive, key, range)
-    }
-
-    fn degrees(&self, of: &[(VertexId, EdgeTypeId)]) -> Result<Vec<u64>> {
-        let mut pending = lock(&self.counters);
-        of.iter()
-            .map(|(id, edge_type)| {
-                let counter = Counter::Degree(*id, *edge_type);
-                let merged = counts::read(&*self.store, &counter.encode())?;
-                counts::apply(&counter, merged, pending.change(&counter))
-            })
-            .collect()
-    }
-
-    fn top_degrees(&self, edge_type: Option<EdgeTypeId>, limit: usize) -> Result<Vec<Degree>> {
-        crate::top::top_degrees(self, edge_type, limit)
-    }
-
-    fn counts(&self) -> Result<Counts> {
-        let schema = self.schema_now();
-        let mut pending = lock(&self.counters);
-        let mut total = |counter: Counter| {
-            let merged = counts::read(&*self.store, &counter.encode())?;
-            counts::apply(&counter, merged, pending.change(&counter))
-        };
-        let vertices = schema
-            .vertex_types()
-            .map(|(t, _)| Ok((t, total(Counter::Vertices(t))?)))
-            .collect::<Result<_>>()?;
-        let edges = schema
-            .edge_types()
-            .map(|(t, _)| Ok((t, total(Counter::Edges(t))?)))
-            .collect::<Result<_>>()?;
-        Ok(Counts { vertices, edges })
-    }
-
-    fn diff(&self, select: &DiffSelect, sink: &mut dyn FnMut(Difference) -> Flow) -> Result<()> {
-        let (before, after) = (select.before, select.after);
-        let source = self.source(before.min(after), until(before.max(after)))?;
-        read::diff(&source, &self.schema_now(), select, sink)
-    }
-
-    fn travel(
-        &self,
-        traversal: &Traversal,
-        budget: &Budget,
-        cancel: &dyn Cancel,
-    ) -> Result<TravelResult> {
-        traverse::run(self, traversal, budget, cancel, None)
-    }
-
-    fn applied(&self, idempotency_key: &[u8]) -> Result<bool> {
-        if let Some(numbered) = parse_idempotency_key(idempotency_key)? {
-            return was_applied(&*self.store, &numbered);
-        }
-        self.store.get_with(
-            Table::Meta,
-            &catalog::idempotency_row_key(idempotency_key),
-            &mut |_| {},
-        )
     }
 }
 

@@ -22,6 +22,7 @@ mod export;
 mod feed;
 pub mod filtered_stats;
 mod free_memory;
+mod graph_read;
 mod memtable;
 mod names;
 mod object;

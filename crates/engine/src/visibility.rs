@@ -7,26 +7,17 @@
 //! edges are left out, no traversal passes through it, and no count includes it.
 
 use crate::Engine;
-use crate::filtered_stats;
 use crate::names::CommittedRows;
 use crate::names::vertex_paths::{FileState, VertexPaths};
 use crate::read::{read_vertex, vertex_record};
-use crate::traverse;
 use esker_model::namespace::Inode;
 use esker_model::object::{ObjectId, Principal};
 use esker_model::record::VertexRecord;
-use esker_model::traversal::{Budget, TravelResult};
 use esker_model::visibility::{Access, ItemAccess, sees};
-use esker_model::{
-    Cancel, Counts, Degree, DiffSelect, Difference, Edge, EdgeEvent, EdgeKey, EdgeSelect,
-    EdgeTypeId, Flow, GraphRead, Result, Schema, Traversal, Version, VersionRange, Vertex,
-    VertexEvent, VertexId, VertexSelect, VertexTypeId,
-};
+use esker_model::{EdgeKey, Result, Schema, Version, Vertex, VertexId, VertexTypeId};
 use esker_store::Snapshot;
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::ops::ControlFlow;
-use std::sync::Arc;
 
 /// Number of decisions that one call remembers.
 const REMEMBERED_MAX: usize = 1 << 16;
@@ -34,8 +25,8 @@ const REMEMBERED_MAX: usize = 1 << 16;
 /// The graph as a principal sees it. `None` is the owner of the database, who sees everything.
 #[derive(Debug, Clone, Copy)]
 pub struct View<'e> {
-    engine: &'e Engine,
-    principal: Option<&'e Principal>,
+    pub(crate) engine: &'e Engine,
+    pub(crate) principal: Option<&'e Principal>,
 }
 
 /// The part of one snapshot that a principal may see.
@@ -112,7 +103,7 @@ impl Visibility<'_> {
         ))
     }
 
-    fn sees_edge(&self, key: &EdgeKey) -> Result<bool> {
+    pub(crate) fn sees_edge(&self, key: &EdgeKey) -> Result<bool> {
         Ok(self.sees_id(key.source)? && self.sees_id(key.destination)?)
     }
 
@@ -135,7 +126,7 @@ impl Visibility<'_> {
     }
 
     /// Returns the vertex with its present path, or `None` if the principal may not see it.
-    fn show(&self, mut vertex: Vertex) -> Result<Option<Vertex>> {
+    pub(crate) fn show(&self, mut vertex: Vertex) -> Result<Option<Vertex>> {
         if !self.sees_vertex(&vertex)? {
             return Ok(None);
         }
@@ -196,12 +187,15 @@ impl<'e> View<'e> {
         Self { engine, principal }
     }
 
-    fn with<T>(&self, call: impl FnOnce(Option<&Visibility<'_>>) -> Result<T>) -> Result<T> {
+    pub(crate) fn with<T>(
+        &self,
+        call: impl FnOnce(Option<&Visibility<'_>>) -> Result<T>,
+    ) -> Result<T> {
         self.engine.with_visibility(self.principal, call)
     }
 
     /// Runs `some` with what the principal sees, or `all` if that is everything.
-    fn guarded<T>(
+    pub(crate) fn guarded<T>(
         &self,
         all: impl FnOnce() -> Result<T>,
         some: impl FnOnce(&Visibility<'_>) -> Result<T>,
@@ -213,184 +207,5 @@ impl<'e> View<'e> {
             Some(visibility) => some(visibility),
             None => all(),
         })
-    }
-}
-
-/// Records the error of a failed result in `slot`, for use in sinks.
-fn keep<T>(slot: &mut Result<()>, result: Result<T>) -> Option<T> {
-    match result {
-        Ok(value) => Some(value),
-        Err(e) => {
-            *slot = Err(e);
-            None
-        }
-    }
-}
-
-impl GraphRead for View<'_> {
-    fn schema(&self) -> Result<Arc<Schema>> {
-        self.engine.schema()
-    }
-
-    fn read_vertices(&self, ids: &[VertexId], as_of: Version) -> Result<Vec<Option<Vertex>>> {
-        let found = self.engine.read_vertices(ids, as_of)?;
-        self.with(|visibility| match visibility {
-            None => Ok(found),
-            Some(visibility) => found
-                .into_iter()
-                .map(|v| v.map_or(Ok(None), |v| visibility.show(v)))
-                .collect(),
-        })
-    }
-
-    fn read_edges(&self, keys: &[EdgeKey], as_of: Version) -> Result<Vec<Option<Edge>>> {
-        let all = || self.engine.read_edges(keys, as_of);
-        self.guarded(all, |visibility| {
-            let mut found = all()?;
-            for edge in &mut found {
-                if let Some(e) = edge
-                    && !visibility.sees_edge(&e.key)?
-                {
-                    *edge = None;
-                }
-            }
-            Ok(found)
-        })
-    }
-
-    fn scan_edges(
-        &self,
-        frontier: &[VertexId],
-        select: &EdgeSelect,
-        sink: &mut dyn FnMut(usize, Edge) -> Flow,
-    ) -> Result<()> {
-        if self.principal.is_none() {
-            return self.engine.scan_edges(frontier, select, sink);
-        }
-        self.with(|visibility| {
-            let mut error = Ok(());
-            self.engine
-                .scan_edges(frontier, select, &mut |i, edge| match visibility {
-                    Some(visibility) => match keep(&mut error, visibility.sees_edge(&edge.key)) {
-                        Some(true) => sink(i, edge),
-                        Some(false) => ControlFlow::Continue(()),
-                        None => ControlFlow::Break(()),
-                    },
-                    None => sink(i, edge),
-                })?;
-            error
-        })
-    }
-
-    fn scan_vertices(
-        &self,
-        select: &VertexSelect,
-        sink: &mut dyn FnMut(Vertex) -> Flow,
-    ) -> Result<()> {
-        self.with(|visibility| {
-            let Some(visibility) = visibility else {
-                return self.engine.scan_vertices(select, sink);
-            };
-            let mut error = Ok(());
-            self.engine.scan_vertices(select, &mut |vertex| match keep(
-                &mut error,
-                visibility.show(vertex),
-            ) {
-                Some(Some(vertex)) => sink(vertex),
-                Some(None) => ControlFlow::Continue(()),
-                None => ControlFlow::Break(()),
-            })?;
-            error
-        })
-    }
-
-    fn vertex_history(&self, id: VertexId, range: VersionRange) -> Result<Vec<VertexEvent>> {
-        let all = || self.engine.vertex_history(id, range);
-        self.guarded(all, |visibility| {
-            if visibility.sees_id(id)? {
-                all()
-            } else {
-                Ok(Vec::new())
-            }
-        })
-    }
-
-    fn edge_history(&self, key: EdgeKey, range: VersionRange) -> Result<Vec<EdgeEvent>> {
-        let all = || self.engine.edge_history(key, range);
-        self.guarded(all, |visibility| {
-            if visibility.sees_edge(&key)? {
-                all()
-            } else {
-                Ok(Vec::new())
-            }
-        })
-    }
-
-    fn degrees(&self, of: &[(VertexId, EdgeTypeId)]) -> Result<Vec<u64>> {
-        if self.principal.is_none() {
-            return self.engine.degrees(of);
-        }
-        filtered_stats::degrees(self, of)
-    }
-
-    /// Counts all edges that a principal sees, which takes as long as reading them.
-    fn top_degrees(&self, edge_type: Option<EdgeTypeId>, limit: usize) -> Result<Vec<Degree>> {
-        if self.principal.is_none() {
-            return self.engine.top_degrees(edge_type, limit);
-        }
-        filtered_stats::top_degrees(self, edge_type, limit)
-    }
-
-    /// Counts everything that a principal sees, which takes as long as reading it.
-    fn counts(&self) -> Result<Counts> {
-        let counts = self.engine.counts()?;
-        if self.principal.is_none() {
-            return Ok(counts);
-        }
-        filtered_stats::counts(self, counts)
-    }
-
-    fn diff(&self, select: &DiffSelect, sink: &mut dyn FnMut(Difference) -> Flow) -> Result<()> {
-        self.with(|visibility| {
-            let Some(visibility) = visibility else {
-                return self.engine.diff(select, sink);
-            };
-            let mut error = Ok(());
-            let show = |vertex: Option<Vertex>| vertex.map_or(Ok(None), |v| visibility.show(v));
-            self.engine.diff(select, &mut |difference| {
-                let shown =
-                    match difference {
-                        Difference::Vertex(old, new) => show(old).and_then(|old| {
-                            let new = show(new)?;
-                            Ok((old.is_some() || new.is_some())
-                                .then_some(Difference::Vertex(old, new)))
-                        }),
-                        Difference::Edge(old, new) => {
-                            let key = old.as_ref().or(new.as_ref()).map(|e| e.key);
-                            key.map_or(Ok(false), |key| visibility.sees_edge(&key))
-                                .map(|seen| seen.then_some(Difference::Edge(old, new)))
-                        }
-                    };
-                match keep(&mut error, shown) {
-                    Some(Some(difference)) => sink(difference),
-                    Some(None) => ControlFlow::Continue(()),
-                    None => ControlFlow::Break(()),
-                }
-            })?;
-            error
-        })
-    }
-
-    fn travel(
-        &self,
-        traversal: &Traversal,
-        budget: &Budget,
-        cancel: &dyn Cancel,
-    ) -> Result<TravelResult> {
-        self.with(|visibility| traverse::run(self.engine, traversal, budget, cancel, visibility))
-    }
-
-    fn applied(&self, idempotency_key: &[u8]) -> Result<bool> {
-        self.engine.applied(idempotency_key)
     }
 }

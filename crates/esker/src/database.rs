@@ -14,18 +14,14 @@ use crate::remote::{CallError, Receiver, Remote};
 use crate::server::{self, ServerClient, is_address};
 use crate::session::{self, Intent, Session};
 use crate::wire::request::Request;
+use esker_model::graph_read::GraphAttempts;
 use esker_model::object::Principal;
-use esker_model::traversal::{Budget, TravelResult};
-use esker_model::wire::TravelAssembly;
 use esker_model::{
-    Batch, Cancel, Commit, Counts, Degree, DiffSelect, Difference, Edge, EdgeEvent, EdgeKey,
-    EdgeSelect, EdgeTypeId, Error, Flow, GraphRead, GraphWrite, Mutation, Result, Schema,
-    SchemaChange, Traversal, Version, VersionRange, Vertex, VertexEvent, VertexId, VertexSelect,
+    Batch, Cancel, Commit, Error, GraphRead, GraphWrite, Mutation, Result, Schema, SchemaChange,
+    Version,
 };
 use esker_process::producer::{BatchNumber, Producer};
-use esker_process::resume::{EdgesResume, VerticesResume};
 use esker_store::Durability;
-use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
@@ -185,14 +181,6 @@ impl Database {
     /// View of the principal on a database that this process owns.
     fn view<'o>(&'o self, owner: &'o Owner) -> Result<View<'o>> {
         Ok(View::new(owner.engine()?, self.principal.as_deref()))
-    }
-
-    /// A read request that carries the principal.
-    fn with_principal(&self, request: Request) -> Request {
-        match &self.principal {
-            Some(principal) => Request::As((**principal).clone(), Box::new(request)),
-            None => request,
-        }
     }
 
     /// A client of the server that calls for the principal.
@@ -493,200 +481,16 @@ impl Submitted {
     }
 }
 
-impl GraphRead for Database {
-    fn schema(&self) -> Result<Arc<Schema>> {
-        self.run(|s| match s {
-            Session::Owner(o) => Ok(o.engine()?.schema()?),
-            Session::Attached(r) => r.value(&Request::Schema, None).map(Arc::new),
-            Session::Server(c) => Ok(c.schema()?),
-        })
-    }
-
-    fn read_vertices(&self, ids: &[VertexId], as_of: Version) -> Result<Vec<Option<Vertex>>> {
-        self.run(|s| match s {
-            Session::Owner(o) => Ok(self.view(o)?.read_vertices(ids, as_of)?),
-            Session::Attached(r) => {
-                r.list(&self.with_principal(Request::ReadVertices(ids.to_vec(), as_of)))
-            }
-            Session::Server(c) => Ok(self
-                .client_for_principal(c.as_ref())
-                .read_vertices(ids, as_of)?),
-        })
-    }
-
-    fn read_edges(&self, keys: &[EdgeKey], as_of: Version) -> Result<Vec<Option<Edge>>> {
-        self.run(|s| match s {
-            Session::Owner(o) => Ok(self.view(o)?.read_edges(keys, as_of)?),
-            Session::Attached(r) => {
-                r.list(&self.with_principal(Request::ReadEdges(keys.to_vec(), as_of)))
-            }
-            Session::Server(c) => Ok(self
-                .client_for_principal(c.as_ref())
-                .read_edges(keys, as_of)?),
-        })
-    }
-
-    fn scan_edges(
+impl GraphAttempts for Database {
+    fn attempt<T>(
         &self,
-        frontier: &[VertexId],
-        select: &EdgeSelect,
-        sink: &mut dyn FnMut(usize, Edge) -> Flow,
-    ) -> Result<()> {
-        let mut resume = EdgesResume::default();
+        _: Option<&dyn Cancel>,
+        read: &mut dyn FnMut(&dyn GraphRead) -> Result<T>,
+    ) -> Result<T> {
         self.run(|s| match s {
-            Session::Owner(o) => {
-                let (from, rest, select) = resume.rest(frontier, select);
-                Ok(self
-                    .view(o)?
-                    .scan_edges(rest, &select, &mut |i, e| resume.pass(from + i, e, sink))?)
-            }
-            Session::Attached(r) => {
-                let (from, rest, select) = resume.rest(frontier, select);
-                let request = self.with_principal(Request::ScanEdges(rest.to_vec(), select));
-                r.stream(&request, &mut |(i, e): (usize, Edge)| {
-                    resume.pass(from + i, e, sink)
-                })
-            }
-            Session::Server(c) => Ok(self
-                .client_for_principal(c.as_ref())
-                .scan_edges(frontier, select, sink)?),
-        })
-    }
-
-    fn scan_vertices(
-        &self,
-        select: &VertexSelect,
-        sink: &mut dyn FnMut(Vertex) -> Flow,
-    ) -> Result<()> {
-        let mut resume = VerticesResume::after(select.after);
-        self.run(|s| {
-            let rest = VertexSelect {
-                after: resume.position(),
-                ..*select
-            };
-            match s {
-                Session::Owner(o) => {
-                    let view = self.view(o)?;
-                    Ok(view.scan_vertices(&rest, &mut |v| resume.pass(v, sink))?)
-                }
-                Session::Attached(r) => {
-                    let request = self.with_principal(Request::ScanVertices(rest));
-                    r.stream(&request, &mut |v: Vertex| resume.pass(v, sink))
-                }
-                Session::Server(c) => Ok(self
-                    .client_for_principal(c.as_ref())
-                    .scan_vertices(select, sink)?),
-            }
-        })
-    }
-
-    fn vertex_history(&self, id: VertexId, range: VersionRange) -> Result<Vec<VertexEvent>> {
-        self.run(|s| match s {
-            Session::Owner(o) => Ok(self.view(o)?.vertex_history(id, range)?),
-            Session::Attached(r) => r.list(&self.with_principal(Request::VertexHistory(id, range))),
-            Session::Server(c) => Ok(self
-                .client_for_principal(c.as_ref())
-                .vertex_history(id, range)?),
-        })
-    }
-
-    fn edge_history(&self, key: EdgeKey, range: VersionRange) -> Result<Vec<EdgeEvent>> {
-        self.run(|s| match s {
-            Session::Owner(o) => Ok(self.view(o)?.edge_history(key, range)?),
-            Session::Attached(r) => r.list(&self.with_principal(Request::EdgeHistory(key, range))),
-            Session::Server(c) => Ok(self
-                .client_for_principal(c.as_ref())
-                .edge_history(key, range)?),
-        })
-    }
-
-    fn degrees(&self, of: &[(VertexId, EdgeTypeId)]) -> Result<Vec<u64>> {
-        self.run(|s| match s {
-            Session::Owner(o) => Ok(self.view(o)?.degrees(of)?),
-            Session::Attached(r) => {
-                r.value(&self.with_principal(Request::Degrees(of.to_vec())), None)
-            }
-            Session::Server(c) => Ok(self.client_for_principal(c.as_ref()).degrees(of)?),
-        })
-    }
-
-    fn top_degrees(&self, edge_type: Option<EdgeTypeId>, limit: usize) -> Result<Vec<Degree>> {
-        self.run(|s| match s {
-            Session::Owner(o) => Ok(self.view(o)?.top_degrees(edge_type, limit)?),
-            Session::Attached(r) => {
-                r.list(&self.with_principal(Request::TopDegrees(edge_type, limit)))
-            }
-            Session::Server(c) => Ok(self
-                .client_for_principal(c.as_ref())
-                .top_degrees(edge_type, limit)?),
-        })
-    }
-
-    fn counts(&self) -> Result<Counts> {
-        self.run(|s| match s {
-            Session::Owner(o) => Ok(self.view(o)?.counts()?),
-            Session::Attached(r) => r.value(&self.with_principal(Request::Counts), None),
-            Session::Server(c) => Ok(self.client_for_principal(c.as_ref()).counts()?),
-        })
-    }
-
-    fn diff(&self, select: &DiffSelect, sink: &mut dyn FnMut(Difference) -> Flow) -> Result<()> {
-        // A repeated call continues after the last difference delivered.
-        let mut start_after = select.start_after;
-        self.run(|s| {
-            let rest = DiffSelect {
-                start_after,
-                ..*select
-            };
-            let mut pass = |difference: Difference| {
-                start_after = difference.key();
-                sink(difference)
-            };
-            match s {
-                Session::Owner(o) => Ok(self.view(o)?.diff(&rest, &mut pass)?),
-                Session::Attached(r) => {
-                    r.stream(&self.with_principal(Request::Diff(rest)), &mut pass)
-                }
-                Session::Server(c) => Ok(self
-                    .client_for_principal(c.as_ref())
-                    .diff(&rest, &mut pass)?),
-            }
-        })
-    }
-
-    fn travel(
-        &self,
-        traversal: &Traversal,
-        budget: &Budget,
-        cancel: &dyn Cancel,
-    ) -> Result<TravelResult> {
-        self.run(|s| match s {
-            Session::Owner(o) => Ok(self.view(o)?.travel(traversal, budget, cancel)?),
-            Session::Attached(r) => {
-                let mut assembly = TravelAssembly::default();
-                let receiver = Receiver {
-                    item: &mut |r| assembly.take(r).map(ControlFlow::Continue),
-                    progress: &mut |_| {},
-                    cancel: Some(cancel),
-                };
-                let rest = r.call(
-                    &self.with_principal(Request::Travel(traversal.clone(), *budget)),
-                    receiver,
-                )?;
-                rest.map(|rest| assembly.finish(rest))
-                    .ok_or(CallError::Lost)
-            }
-            Session::Server(c) => Ok(self
-                .client_for_principal(c.as_ref())
-                .travel(traversal, budget, cancel)?),
-        })
-    }
-
-    fn applied(&self, idempotency_key: &[u8]) -> Result<bool> {
-        self.run(|s| match s {
-            Session::Owner(o) => Ok(o.engine()?.applied(idempotency_key)?),
-            Session::Attached(r) => r.value(&Request::Applied(idempotency_key.to_vec()), None),
-            Session::Server(c) => Ok(c.applied(idempotency_key)?),
+            Session::Owner(o) => Ok(read(&self.view(o)?)?),
+            Session::Attached(r) => r.read_graph(self.principal(), &mut *read),
+            Session::Server(c) => Ok(read(&*self.client_for_principal(c.as_ref()))?),
         })
     }
 }

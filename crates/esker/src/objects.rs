@@ -9,11 +9,11 @@ use esker_model::object::{
     Find, FindReport, Found, FoundColumns, ObjectKey, ObjectRead, ObjectWrite, Principal, TagInfo,
     TagReport, TagWhere, Values,
 };
+use esker_model::resume::FindResume;
 use esker_model::value::ValueView;
 use esker_model::wire::Wire as _;
 use esker_model::{Cancel, Error, Flow, NeverCancel, Result};
 use esker_process::producer::BatchNumber;
-use esker_process::resume::FindResume;
 use std::ops::ControlFlow;
 
 impl ObjectRead for Database {

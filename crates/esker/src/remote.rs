@@ -11,12 +11,15 @@ use crate::wire::frame::{self, Kind};
 use crate::wire::request::{Hello, Request, Welcome};
 use crate::wire::{MAGIC, PROTOCOL};
 use esker_model::codec::{DecodeError, Reader};
+use esker_model::graph_read::{GraphCall, GraphCallAs, GraphTransport, RemoteGraph};
+use esker_model::object::Principal;
 use esker_model::traversal::StopReason;
 use esker_model::wire::{Wire, decode};
-use esker_model::{Cancel, Error, Flow, Result};
+use esker_model::{Cancel, Error, Flow, GraphRead, Result};
 use std::io::{self, BufReader};
 use std::ops::ControlFlow;
 use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -198,6 +201,17 @@ impl Remote {
         request: &Request,
         receiver: Receiver<'_>,
     ) -> Result<Option<T>, CallError> {
+        let value = self.call_encoded(request, receiver)?;
+        let value = value.map(|value| decode(&value)).transpose();
+        value.map_err(damaged)
+    }
+
+    /// As [`Self::call`], with the value still encoded.
+    fn call_encoded(
+        &self,
+        request: &Request,
+        receiver: Receiver<'_>,
+    ) -> Result<Option<Vec<u8>>, CallError> {
         let idle = self
             .idle
             .lock()
@@ -235,8 +249,65 @@ impl Remote {
             idle.push(connection);
         }
         drop(idle);
-        let value = answer?;
-        decode(&value).map(Some).map_err(damaged)
+        Ok(Some(answer?))
+    }
+
+    /// Reads the graph with the visibility of a principal; `None` sees everything.
+    pub(crate) fn read_graph<T>(
+        &self,
+        principal: Option<&Principal>,
+        read: impl FnOnce(&dyn GraphRead) -> Result<T>,
+    ) -> Result<T, CallError> {
+        let attempt = GraphAttempt {
+            remote: self,
+            principal,
+            lost: AtomicBool::new(false),
+        };
+        read(&RemoteGraph(&attempt)).map_err(|e| {
+            if attempt.lost.load(Ordering::Relaxed) {
+                CallError::Lost
+            } else {
+                CallError::Failed(e)
+            }
+        })
+    }
+}
+
+/// The transport of a read of the graph that is made once.
+struct GraphAttempt<'a> {
+    remote: &'a Remote,
+    principal: Option<&'a Principal>,
+    /// Whether the owner ended before the response was complete.
+    lost: AtomicBool,
+}
+
+impl GraphTransport for GraphAttempt<'_> {
+    fn exchange(
+        &self,
+        call: &GraphCall,
+        cancel: Option<&dyn Cancel>,
+        item: &mut dyn FnMut(&mut Reader<'_>) -> Result<Flow, DecodeError>,
+    ) -> Result<Vec<u8>> {
+        let request = match self.principal {
+            Some(principal) if call.depends_on_principal() => Request::GraphAs(GraphCallAs {
+                call: call.clone(),
+                principal: principal.clone(),
+            }),
+            _ => Request::Graph(call.clone()),
+        };
+        let receiver = Receiver {
+            item,
+            progress: &mut |_| {},
+            cancel,
+        };
+        match self.remote.call_encoded(&request, receiver) {
+            Ok(value) => Ok(value.unwrap_or_default()),
+            Err(CallError::Failed(e)) => Err(e),
+            Err(CallError::Lost) => {
+                self.lost.store(true, Ordering::Relaxed);
+                Err(Error::Unavailable("the owner process has ended".into()))
+            }
+        }
     }
 }
 

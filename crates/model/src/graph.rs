@@ -1,17 +1,13 @@
-//! The API traits for graphs. The embedded database and all remote clients implement them, so that code above cannot
-//! tell which one it uses. Calls are batched: one call takes a whole frontier and can be one round trip.
+//! The types of the API for graphs: vertices, edges, histories, and selections of them.
 
-use crate::error::Result;
 use crate::id::{EdgeTypeId, VertexId, VertexTypeId};
 use crate::key::{EdgeKey, RowKey};
-use crate::mutation::{Batch, Commit};
 use crate::record::UserAttribute;
-use crate::schema::{Schema, SchemaChange};
-use crate::traversal::{Budget, StopReason, TravelResult, Traversal};
+use crate::schema::Schema;
+use crate::traversal::StopReason;
 use crate::value::{Properties, Value};
 use crate::version::{Version, VersionRange};
 use std::ops::ControlFlow;
-use std::sync::Arc;
 
 /// State of a vertex as of some version.
 #[derive(Debug, Clone, PartialEq)]
@@ -240,72 +236,4 @@ impl Cancel for NeverCancel {
     fn cancelled(&self) -> bool {
         false
     }
-}
-
-/// Read access to a graph. Every call reads one snapshot and never sees a part of a batch.
-pub trait GraphRead: Send + Sync {
-    /// Returns the current schema.
-    fn schema(&self) -> Result<Arc<Schema>>;
-
-    /// Reads vertices by id; the result keeps the order of `ids`. `None` where no vertex was inserted at or before
-    /// `as_of`; a deleted vertex is returned marked as deleted.
-    fn read_vertices(&self, ids: &[VertexId], as_of: Version) -> Result<Vec<Option<Vertex>>>;
-
-    /// Reads edges by key; the result keeps the order of `keys`. `None` where no edge exists as of that version.
-    fn read_edges(&self, keys: &[EdgeKey], as_of: Version) -> Result<Vec<Option<Edge>>>;
-
-    /// Scans the selected edges that leave the vertices of a frontier: vertex by vertex in the given order, each
-    /// vertex's edges by type and destination. The sink gets each edge with the index of its vertex in the frontier.
-    fn scan_edges(
-        &self,
-        frontier: &[VertexId],
-        select: &EdgeSelect,
-        sink: &mut dyn FnMut(usize, Edge) -> Flow,
-    ) -> Result<()>;
-
-    /// Scans the selected vertices in the order (type, id).
-    fn scan_vertices(
-        &self,
-        select: &VertexSelect,
-        sink: &mut dyn FnMut(Vertex) -> Flow,
-    ) -> Result<()>;
-
-    /// Reads the changes of a vertex in the range, newest first, archived versions included.
-    fn vertex_history(&self, id: VertexId, range: VersionRange) -> Result<Vec<VertexEvent>>;
-
-    /// Reads the versions of one edge in the range, newest first, archived versions included.
-    fn edge_history(&self, key: EdgeKey, range: VersionRange) -> Result<Vec<EdgeEvent>>;
-
-    /// Returns the exact number of edges of a type that leave each vertex now.
-    fn degrees(&self, of: &[(VertexId, EdgeTypeId)]) -> Result<Vec<u64>>;
-
-    /// Returns the vertices with the most edges (of that type, or of any one type), highest degree first.
-    fn top_degrees(&self, edge_type: Option<EdgeTypeId>, limit: usize) -> Result<Vec<Degree>>;
-
-    /// Returns exact counts by type.
-    fn counts(&self) -> Result<Counts>;
-
-    /// Passes the selected differences between two versions to the sink, in the order of keys ([`Difference::key`]).
-    fn diff(&self, select: &DiffSelect, sink: &mut dyn FnMut(Difference) -> Flow) -> Result<()>;
-
-    /// Runs a traversal where the data is stored.
-    fn travel(
-        &self,
-        traversal: &Traversal,
-        budget: &Budget,
-        cancel: &dyn Cancel,
-    ) -> Result<TravelResult>;
-
-    /// Whether a batch with this idempotency key has been applied.
-    fn applied(&self, idempotency_key: &[u8]) -> Result<bool>;
-}
-
-/// Write access to a graph.
-pub trait GraphWrite: GraphRead {
-    /// Applies a batch atomically. When the call returns, the batch is as durable as the database's durability mode
-    /// says.
-    fn apply(&self, batch: Batch) -> Result<Commit>;
-
-    /// Adds types and attributes atomically. Returns the new schema.
-    fn define(&self, changes: &[SchemaChange]) -> Result<Arc<Schema>>;
 }

@@ -12,6 +12,7 @@ pub mod error;
 pub mod file_home;
 pub mod filter;
 pub mod graph;
+pub mod graph_read;
 pub mod id;
 pub mod idempotency;
 pub mod iri;
@@ -21,6 +22,7 @@ pub mod mutation;
 pub mod namespace;
 pub mod object;
 pub mod record;
+pub mod resume;
 pub mod schema;
 pub mod sharded_lock;
 pub mod traversal;
@@ -31,9 +33,10 @@ pub mod wire;
 
 pub use error::{Error, ErrorKind, Result};
 pub use graph::{
-    Cancel, Counts, Degree, DiffSelect, Difference, Edge, EdgeEvent, EdgeSelect, Flow, GraphRead,
-    GraphWrite, NeverCancel, Versions, Vertex, VertexChange, VertexEvent, VertexSelect,
+    Cancel, Counts, Degree, DiffSelect, Difference, Edge, EdgeEvent, EdgeSelect, Flow, NeverCancel,
+    Versions, Vertex, VertexChange, VertexEvent, VertexSelect,
 };
+pub use graph_read::{GraphRead, GraphWrite};
 pub use id::{EdgeTypeId, VertexId, VertexName, VertexRef, VertexTypeId};
 pub use key::EdgeKey;
 pub use mutation::{Batch, Commit, Mutation, Op};

@@ -181,6 +181,14 @@ pub struct VersionRange {
 }
 
 impl VersionRange {
+    /// All versions up to and including `last`.
+    pub fn up_to(last: Version) -> Self {
+        Self {
+            from: Version::ZERO,
+            until: last.next(),
+        }
+    }
+
     /// The range of all versions.
     pub const ALL: Self = Self {
         from: Version::ZERO,

@@ -153,10 +153,24 @@ pub struct RawToClient {
 }
 
 /// Kind of an encoded request, without decoding it: the number of its field in [`proto::Request`].
-pub fn call_number(mut request: &[u8]) -> Option<u32> {
-    let (field, kind) = decode_key(&mut request).ok()?;
-    (kind == WireType::LengthDelimited && decode_varint(&mut request).ok()? <= request.len() as u64)
-        .then_some(field)
+pub fn call_number(request: &[u8]) -> Option<u32> {
+    field(request).map(|(number, _)| number)
+}
+
+/// The first field of a message and its content, if it has a length.
+fn field(mut message: &[u8]) -> Option<(u32, &[u8])> {
+    let (number, kind) = decode_key(&mut message).ok()?;
+    let length = usize::try_from(decode_varint(&mut message).ok()?).ok()?;
+    (kind == WireType::LengthDelimited)
+        .then(|| message.get(..length))
+        .flatten()
+        .map(|content| (number, content))
+}
+
+/// Code of the call in an encoded request with the field `graph` of [`proto::Request`]: that of its variant in
+/// [`esker_model::graph_read::GraphCall`].
+pub fn graph_call_code(request: &[u8]) -> Option<u8> {
+    field(request).and_then(|(_, call)| call.first().copied())
 }
 
 /// Codec for already encoded messages of `Exchange`.

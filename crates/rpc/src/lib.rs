@@ -35,7 +35,7 @@ pub mod proto;
 pub use address::Address;
 pub use client::{Client, FileLink, Grants, PeerLink, Pending};
 pub use esker_access::{environment, peer};
-use esker_process::{producer, resume};
+use esker_process::producer;
 
 /// Version of the network protocol. A server refuses other versions with an error that names both releases.
 pub const PROTOCOL: u32 = 5;

@@ -1,57 +1,30 @@
 //! Answers one request, on a thread that may wait for the disk and for the client.
 
 use crate::admin::{check_out, stats_out};
-use crate::call::{Call, ClientGone};
-use crate::cluster::ClusterGraph;
+use crate::call::Call;
+use crate::calls::reads_graph;
 use crate::limits::AT_LEAST_MAX;
 use crate::names;
 use crate::objects;
+use crate::pieces::{Pieces, Stop, check_cancelled, check_count, end, send_all};
+use crate::read_graph;
 use crate::service::Service;
 use crate::stop_request::StopRequest;
-use esker::{CheckOptions, Stats};
+use esker::CheckOptions;
 use esker_model::namespace::resolve;
 use esker_model::object::Principal;
 use esker_model::{
-    Cancel as _, Edge, Error, Flow, GraphRead, GraphWrite as _, Result, Schema, SchemaChange,
-    Version, VertexId, VertexName, VertexRef, VertexSelect, VertexTypeId,
+    Cancel as _, Edge, Error, GraphRead, Result, Schema, Version, VertexId, VertexName, VertexRef,
+    VertexSelect, VertexTypeId,
 };
-use esker_rpc::client::reads_graph;
 use esker_rpc::convert::{self, Form};
-use esker_rpc::limits::PIECE_BYTES;
 use esker_rpc::proto;
 use esker_rpc::proto::reply::Reply;
 use esker_rpc::proto::request::Call as Request;
-use prost::Message;
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-
-/// Reasons for ending a call without a complete answer.
-pub(crate) enum Stop {
-    /// An error that is sent to the client.
-    Failed(Error),
-    /// The client receives no more.
-    ClientGone,
-}
-
-impl From<Error> for Stop {
-    fn from(e: Error) -> Self {
-        Self::Failed(e)
-    }
-}
-
-impl From<convert::Malformed> for Stop {
-    fn from(e: convert::Malformed) -> Self {
-        Self::Failed(e.into())
-    }
-}
-
-impl From<ClientGone> for Stop {
-    fn from(_: ClientGone) -> Self {
-        Self::ClientGone
-    }
-}
 
 /// Executes a request and sends its answer.
 pub(crate) fn answer(service: &Service, request: Request, call: Call) {
@@ -98,88 +71,6 @@ fn wait_for_version(service: &Service, version: Version) -> Result<()> {
     Ok(())
 }
 
-/// Items gathered into pieces of about `PIECE_BYTES`.
-pub(crate) struct Pieces<'a, M> {
-    call: &'a Call,
-    items: Vec<M>,
-    bytes: usize,
-    reply: fn(Vec<M>) -> Reply,
-}
-
-impl<'a, M: Message> Pieces<'a, M> {
-    pub(crate) fn new(call: &'a Call, reply: fn(Vec<M>) -> Reply) -> Self {
-        Self {
-            call,
-            items: Vec::new(),
-            bytes: 0,
-            reply,
-        }
-    }
-
-    fn push(&mut self, item: M) -> Result<(), ClientGone> {
-        self.bytes += item.encoded_len() + 4;
-        self.items.push(item);
-        if self.bytes < PIECE_BYTES {
-            return Ok(());
-        }
-        self.bytes = 0;
-        self.call
-            .piece((self.reply)(std::mem::take(&mut self.items)))
-    }
-
-    /// Returns the remaining items as the last piece.
-    pub(crate) fn last(self) -> Reply {
-        (self.reply)(self.items)
-    }
-
-    /// Returns the remaining items, for a last piece that has more fields.
-    pub(crate) fn remaining(self) -> Vec<M> {
-        self.items
-    }
-
-    /// Pushes an item and tells a scan whether to continue.
-    pub(crate) fn flow(&mut self, item: M, gone: &mut bool) -> Flow {
-        if self.push(item).is_err() {
-            *gone = true;
-            return ControlFlow::Break(());
-        }
-        ControlFlow::Continue(())
-    }
-}
-
-pub(crate) fn send_all<T, M: Message>(
-    call: &Call,
-    items: Vec<T>,
-    encode: impl Fn(&T) -> M,
-    reply: fn(Vec<M>) -> Reply,
-) -> Result<Reply, Stop> {
-    let mut pieces = Pieces::new(call, reply);
-    for item in items {
-        pieces.push(encode(&item))?;
-    }
-    Ok(pieces.last())
-}
-
-/// Refuses more items than the limit on one request.
-pub(crate) fn check_count(service: &Service, what: &str, got: usize) -> Result<(), Stop> {
-    let limit = service.settings.limits.frontier;
-    if got <= limit {
-        return Ok(());
-    }
-    Err(Stop::Failed(Error::Limit {
-        what: format!("the number of {what} in one request to this server"),
-        got: got as u64,
-        limit: limit as u64,
-    }))
-}
-
-pub(crate) fn check_cancelled(call: &Call) -> Result<(), Stop> {
-    if call.state.cancelled() {
-        return Err(Stop::Failed(Error::Interrupted));
-    }
-    Ok(())
-}
-
 /// Splits a request into the call and the principal on whose behalf it is made.
 fn split_principal(request: Request) -> Result<(Request, Option<Principal>), Stop> {
     let Request::As(on_behalf) = request else {
@@ -204,6 +95,15 @@ fn split_principal(request: Request) -> Result<(Request, Option<Principal>), Sto
 }
 
 fn run(service: &Service, request: Request, call: &Call) -> Result<Reply, Stop> {
+    match request {
+        Request::Graph(read) => read_graph::answer(service, &read, call),
+        Request::GraphAs(read) => read_graph::answer_as(service, &read, call),
+        request => run_message(service, request, call),
+    }
+}
+
+/// Answers a call in messages that programs in other languages can read, or one that changes something.
+fn run_message(service: &Service, request: Request, call: &Call) -> Result<Reply, Stop> {
     let (request, principal) = split_principal(request)?;
     let principal = principal.as_ref();
     let graph = service.graph(call.options.at_least.0, principal);
@@ -219,7 +119,7 @@ fn run(service: &Service, request: Request, call: &Call) -> Result<Reply, Stop> 
                 .into_iter()
                 .map(convert::change_in)
                 .collect();
-            Reply::Schema(convert::schema_out(&*define(service, &changes?)?))
+            Reply::Schema(convert::schema_out(&*service.define(&changes?)?))
         }
         Request::ReadVertices(request) => {
             read_vertices(service, graph, &request, (call, principal))?
@@ -286,7 +186,7 @@ fn run(service: &Service, request: Request, call: &Call) -> Result<Reply, Stop> 
                 "a batch goes through the writer".into(),
             )));
         }
-        Request::Stats(_) => Reply::Stats(stats_out(&stats(service, graph, principal)?)),
+        Request::Stats(_) => Reply::Stats(stats_out(&service.stats(graph, principal)?)),
         Request::Check(request) => {
             if !request.part {
                 require_single_server(
@@ -377,7 +277,7 @@ fn run(service: &Service, request: Request, call: &Call) -> Result<Reply, Stop> 
             drop(request);
             Reply::LeftOut(proto::LeftOutReply { count: 0 })
         }
-        Request::As(_) | Request::WatchFiles(_) => {
+        Request::As(_) | Request::Graph(_) | Request::GraphAs(_) | Request::WatchFiles(_) => {
             return Err(Stop::Failed(Error::Invalid(
                 "malformed message: `as.request`: a call within a call, or one without a principal"
                     .into(),
@@ -393,35 +293,6 @@ fn run(service: &Service, request: Request, call: &Call) -> Result<Reply, Stop> 
             )));
         }
     })
-}
-
-/// Extends the schema of the complete graph.
-pub(crate) fn define(service: &Service, changes: &[SchemaChange]) -> Result<Arc<Schema>> {
-    match &service.cluster {
-        None => service.database.define(changes),
-        Some(cluster) => ClusterGraph::define(cluster, changes),
-    }
-}
-
-/// Sizes of this server's disk and memory, with the counts of the complete graph.
-pub(crate) fn stats(
-    service: &Service,
-    graph: &dyn GraphRead,
-    principal: Option<&Principal>,
-) -> Result<Stats> {
-    if Principal::limited(principal).is_some() {
-        // Sizes and the newest version would include hidden data.
-        return Ok(Stats {
-            counts: graph.counts()?,
-            ..Stats::default()
-        });
-    }
-    let mut stats = service.database.stats()?;
-    if let Some(cluster) = &service.cluster {
-        stats.counts = graph.counts()?;
-        stats.newest = stats.newest.max(Some(cluster.node.newest()));
-    }
-    Ok(stats)
 }
 
 /// Refuses an operation that only a single server can do.
@@ -531,16 +402,6 @@ fn scan_edges(
     end(pieces, gone, stopped)
 }
 
-fn end<M: Message>(pieces: Pieces<'_, M>, gone: bool, stopped: bool) -> Result<Reply, Stop> {
-    if gone {
-        return Err(Stop::ClientGone);
-    }
-    if stopped {
-        return Err(Stop::Failed(Error::Interrupted));
-    }
-    Ok(pieces.last())
-}
-
 fn scan_vertices(
     service: &Service,
     graph: &dyn GraphRead,
@@ -609,15 +470,8 @@ fn travel(
     (call, principal): (&Call, Option<&Principal>),
 ) -> Result<Reply, Stop> {
     let traversal = convert::traversal_in(request)?;
-    let mut budget = convert::budget_in(request);
-    // One traversal may not use more memory than all answers may.
-    let most = service.settings.limits.memory_bytes as u64;
-    budget.bytes = Some(budget.bytes.unwrap_or(u64::MAX).min(most));
-    let begun = Instant::now();
-    let result = graph.travel(&traversal, &budget, &*call.state)?;
-    let latest = &service.console.traversals;
-    latest.note(principal, &traversal, &result, begun.elapsed());
-    service.note_version(result.as_of);
+    let budget = convert::budget_in(request);
+    let result = read_graph::run_traversal(service, graph, &traversal, budget, (call, principal))?;
     let mut held: Option<proto::TravelReply> = None;
     convert::pieces(result, |piece| match held.replace(piece) {
         Some(before) => call.piece(Reply::Travel(before)),

@@ -1,13 +1,14 @@
 //! `Exchange`: many calls in one stream.
 
 use crate::access::Requester;
-use crate::access::table::{self, Needs};
+use crate::access::needs::{Needs, READ};
+use crate::access::table;
 use crate::call::{AtLeast, Call, CallOptions, CallState, OpenCalls, Sink};
+use crate::calls::{CALLS, number_named, number_of};
 use crate::cluster::PeerServer;
 use crate::limits::{CALLS_PER_CONNECTION, PEER_REQUESTS_PER_CONNECTION};
-use crate::metrics::CALLS;
 use crate::outbox::{Messages, Outbox};
-use crate::service::{PEER, Service, WATCH_FILES, number_of};
+use crate::service::{PEER, Service, WATCH_FILES};
 use crate::work::CLIENT;
 use bytes::Bytes;
 use esker_model::{Error, Version};
@@ -97,10 +98,7 @@ impl Exchange {
     ) -> Result<Response<Messages>, Status> {
         let requester = requester.ok_or_else(|| Status::internal("the caller is not known"))?;
         // The route admits any caller; the greeting reveals facts about the server.
-        let admitted = self
-            .service
-            .access
-            .admit(&requester, table::READ, "Exchange");
+        let admitted = self.service.access.admit(&requester, READ, "Exchange");
         admitted.map_err(|denied| denied.status())?;
         let first = incoming.message().await?;
         let first =
@@ -292,7 +290,7 @@ impl CallStream {
         if needs == Needs::Server {
             return Ok(request);
         }
-        let what = CALLS.get(number).unwrap_or(&"unknown");
+        let what = CALLS.get(number).map_or("unknown", |call| call.name);
         let admitted = self.service.access.admit(&self.requester, needs, what);
         let bound = admitted.map_err(|denied| denied.message)?;
         if bound.0.is_none() {
@@ -304,7 +302,13 @@ impl CallStream {
     }
 
     fn call(&self, call: RawCall) {
-        const SHORT: [usize; 5] = [1, 16, PEER, 32, 35];
+        const SHORT: [usize; 5] = [
+            number_named("ping"),
+            number_named("apply"),
+            PEER,
+            number_named("stat_file"),
+            number_named("change_files"),
+        ];
         let request = call.request.unwrap_or_default();
         let number = number_of(&request);
         let timeout = (call.timeout_ms > 0).then(|| Duration::from_millis(call.timeout_ms.into()));

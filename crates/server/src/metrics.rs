@@ -1,61 +1,11 @@
 //! Metrics of the server, and their output for Prometheus.
 
+use crate::calls::{CALLS, CallKind};
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
-
-/// Names of the calls by their numbers in `Request`; number 0 is an unknown call.
-pub(crate) const CALLS: [&str; 46] = [
-    "unknown",
-    "ping",
-    "schema",
-    "define",
-    "read_vertices",
-    "read_edges",
-    "scan_edges",
-    "scan_vertices",
-    "vertex_history",
-    "edge_history",
-    "degrees",
-    "top_degrees",
-    "counts",
-    "diff",
-    "travel",
-    "applied",
-    "apply",
-    "stats",
-    "check",
-    "compact",
-    "persist",
-    "backup",
-    "peer",
-    "cluster",
-    "placement",
-    "read_objects",
-    "find",
-    "tags",
-    "tag_where",
-    "set_index",
-    "window",
-    // Number of a failed answer.
-    "none",
-    "stat_file",
-    "list_files",
-    "walk_files",
-    "change_files",
-    "usage",
-    "usages",
-    "space",
-    "partitions",
-    "file_ids",
-    "as",
-    "left_out",
-    "look_file",
-    "watch_files",
-    "shutdown",
-];
 
 /// Number of samples of the call counters, one per second.
 const SAMPLES: usize = 10;
@@ -238,7 +188,7 @@ impl Metrics {
     /// Number of clients' calls so far, and of those that change data.
     pub(crate) fn calls(&self) -> (u64, u64) {
         let (mut calls, mut writes) = (0, 0);
-        for (name, latency) in CALLS.iter().zip(&self.latency) {
+        for (CallKind { name, .. }, latency) in CALLS.iter().zip(&self.latency) {
             if STATUS_CALLS.contains(name) {
                 continue;
             }
@@ -288,7 +238,7 @@ impl Metrics {
             "histogram",
             "Time from a request's arrival to its last answer, by call.",
         );
-        for (name, latency) in CALLS.iter().zip(&self.latency) {
+        for (CallKind { name, .. }, latency) in CALLS.iter().zip(&self.latency) {
             if latency.buckets.iter().any(|b| b.get() > 0) || latency.over.get() > 0 {
                 latency.write(
                     "esker_request_seconds",
@@ -304,7 +254,7 @@ impl Metrics {
             "counter",
             "Requests answered with an error, by call.",
         );
-        for (name, failed) in CALLS.iter().zip(&self.failed) {
+        for (CallKind { name, .. }, failed) in CALLS.iter().zip(&self.failed) {
             let _ = writeln!(
                 out,
                 "esker_request_failures_total{{call=\"{name}\"}} {}",

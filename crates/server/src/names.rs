@@ -1,8 +1,8 @@
 //! Answers to calls about files.
 
-use crate::access::table::Needs;
-use crate::answer::{Pieces, Stop, check_cancelled, check_count, send_all};
+use crate::access::needs::Needs;
 use crate::call::Call;
+use crate::pieces::{Pieces, Stop, check_cancelled, check_count, send_all};
 use crate::service::Service;
 use crate::watch::Watcher;
 use esker::Database;

@@ -1,9 +1,8 @@
 //! Answers to calls about objects.
 
-use crate::answer::{Pieces, Stop, check_cancelled, check_count, send_all};
 use crate::call::Call;
-use crate::cluster::ClusterGraph;
 use crate::limits::{INLINE_READ_KEYS, INLINE_REPLY_BYTES};
+use crate::pieces::{Pieces, Stop, check_cancelled, check_count, send_all};
 use crate::service::Service;
 use esker_model::object::{Find, Found, ObjectRead, ObjectWrite as _, TagReport, TagWhere};
 use esker_model::{Cancel, Error, Result};
@@ -153,7 +152,7 @@ pub(crate) fn retag(
             "set durability = \"sync\" in the cluster file, or write with --durability relaxed",
         ));
     }
-    ClusterGraph::tag_where(cluster, change, cancel)
+    cluster.tag_where(change)
 }
 
 pub(crate) fn set_index(
@@ -167,7 +166,7 @@ pub(crate) fn set_index(
 /// Enables or disables an index on a name, in this database or in the cluster.
 pub(crate) fn index(service: &Service, name: &str, on: bool) -> Result<bool> {
     match &service.cluster {
-        Some(cluster) => ClusterGraph::set_index(cluster, name, on),
+        Some(cluster) => cluster.set_index(name, on),
         None => service.database.set_index(name, on),
     }
 }

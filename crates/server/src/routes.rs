@@ -1,6 +1,7 @@
 //! The routes that a server's port answers, for documents and tests.
 
-use crate::access::table::{self, Needs};
+use crate::access::needs::Needs;
+use crate::access::table;
 
 /// One kind of request that a server answers.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -3,9 +3,9 @@
 use crate::access::Access;
 use crate::cluster::config::ClusterConfig;
 use crate::cluster::{self, Cluster};
+use crate::connection::{Acceptor, Phase};
 use crate::exchange::{Exchange, Outboxes};
 use crate::limits::FLUSH_MAX;
-use crate::listen::{Acceptor, Phase};
 use crate::member::hub::{Hub, StoreAssignment};
 use crate::metrics::Metrics;
 use crate::outbox::Outbox;

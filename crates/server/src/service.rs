@@ -1,52 +1,34 @@
-//! State shared by everything that serves one database: the database, the thread pools, the limits. Every call enters at
-//! [`Service::call`], whatever protocol it arrived by.
+//! State shared by everything that serves one database: the database, the thread pools, the limits.
 
 use crate::access::Access;
-use crate::answer;
-use crate::call::{Call, CallState};
+use crate::call::CallState;
+use crate::calls::{CALLS, number_named};
 use crate::cluster::Cluster;
 use crate::http::Console;
-use crate::limits::{INLINE_DECODE_BYTES, INLINE_REQUEST_BYTES, INLINE_WRITE_MUTATIONS};
 use crate::member::gate::Gate;
 use crate::metrics::Metrics;
-use crate::names;
-use crate::objects;
 use crate::settings::Settings;
 use crate::stop_request::StopFlag;
 use crate::watch::Watchers;
 use crate::work::{Lane, LaneOptions, QueueFull};
 use crate::writer::Writer;
-use bytes::Bytes;
 use esker::Database;
-use esker_cluster::peer::ApplyOptions;
-use esker_model::namespace::FileRefResolver;
-use esker_model::{Batch, Error, Result, Schema, Version, VertexName};
-use esker_rpc::convert::{batch_in, find_in};
+use esker_model::{Error, Result, Version};
 use esker_rpc::failure::{busy, failure_out};
-use esker_rpc::frame::call_number;
 use esker_rpc::proto;
-use esker_rpc::proto::reply::Reply;
-use esker_rpc::proto::request::Call as Request;
-use prost::Message as _;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::{oneshot, watch};
 
-/// Numbers of calls in `Request` that have a special path.
-const PING: usize = 1;
-const APPLY: usize = 16;
-const READ_OBJECTS: usize = 25;
-const FIND: usize = 26;
-const STAT_FILE: usize = 32;
-const CHANGE_FILES: usize = 35;
-const CLUSTER: usize = 23;
-const WINDOW: usize = 30;
-const SHUTDOWN: usize = 45;
-pub(crate) const WATCH_FILES: usize = 44;
+pub(crate) const APPLY: usize = number_named("apply");
+const CLUSTER: usize = number_named("cluster");
+const WINDOW: usize = number_named("window");
+const SHUTDOWN: usize = number_named("shutdown");
+pub(crate) const WATCH_FILES: usize = number_named("watch_files");
 /// Call number of requests from other servers, which arrive at `exchange`.
-pub(crate) const PEER: usize = 22;
+pub(crate) const PEER: usize = number_named("peer");
 
 /// The running server, shared by all its connections.
 pub(crate) struct Service {
@@ -84,22 +66,6 @@ pub(crate) struct Service {
     pub(crate) cut: Arc<AtomicBool>,
     /// Signal that ends all streams.
     streams_ended: watch::Sender<bool>,
-}
-
-/// Whether a call runs on the threads for long calls.
-fn is_long_call(number: usize) -> bool {
-    // Scans, differences, traversals, top degrees, histories with archives, check, compact, backup; searches for objects, lists of tags,
-    // tagging, indexes; listings, walks and sums of files; every call on behalf of a principal.
-    matches!(
-        number,
-        6 | 7 | 8 | 9 | 11 | 13 | 14 | 18 | 19 | 21 | 26..=29 | 33 | 34 | 36..=38 | 41 | 42
-    )
-}
-
-/// Whether a call moves or repairs all data. Such calls have no time limit by default.
-fn moves_all(number: usize) -> bool {
-    // Scan of all vertices, check, compact, persist, backup, window, walk through all files, watch.
-    matches!(number, 7 | 18..=21 | WINDOW | 34 | WATCH_FILES)
 }
 
 /// Thread pools for clients' calls.
@@ -247,190 +213,6 @@ impl Service {
         })
     }
 
-    pub(crate) fn reject(&self, call: Call, full: &QueueFull) {
-        self.metrics.shed.add(1);
-        call.done(Reply::Failure(full.failure()));
-    }
-
-    /// Takes a call whose request is not decoded yet.
-    pub(crate) fn call(self: &Arc<Self>, request: Bytes, number: usize, call: Call) {
-        if number == PEER {
-            let error = Error::Invalid("only servers of a cluster send each other that".into());
-            call.failed(&error);
-            return;
-        }
-        if let Some(refusal) = self.refusal(number) {
-            self.metrics.shed.add(u64::from(refusal.retry_after_ms > 0));
-            call.done(Reply::Failure(refusal));
-            return;
-        }
-        if number == PING {
-            call.done(answer::ping_reply());
-            return;
-        }
-        if matches!(number, APPLY | CHANGE_FILES) && request.len() <= INLINE_DECODE_BYTES {
-            self.decode(request, call);
-            return;
-        }
-        // Reading from memory takes less time than waking another thread.
-        if request.len() <= INLINE_REQUEST_BYTES
-            && self.can_answer_inline(number, &call)
-            && let Some(reply) = self.answer_inline(&request, &call)
-        {
-            call.done(reply);
-            return;
-        }
-        let lane = if is_long_call(number) {
-            &self.scanners
-        } else {
-            &self.readers
-        };
-        self.submit(lane, call, move |service, call| {
-            service.decode(request, call);
-        });
-    }
-
-    /// Whether a read of objects, which are in memory, or of one row of a file will probably not block.
-    fn can_answer_inline(&self, number: usize, call: &Call) -> bool {
-        matches!(number, READ_OBJECTS | FIND | STAT_FILE)
-            && self.cluster.is_none()
-            && self.has(call.options.at_least.0)
-            && self.writer.is_idle()
-    }
-
-    /// Returns the complete answer to a request about objects, if it is small and computed sooner than another thread is woken. Must not
-    /// block, neither on other threads nor on the client. A failed request returns `None` and is repeated where errors are reported.
-    fn answer_inline(&self, request: &Bytes, call: &Call) -> Option<Reply> {
-        let graph = self.graph(call.options.at_least.0, None);
-        match proto::Request::decode(request.clone()).ok()?.call? {
-            Request::ReadObjects(request) => objects::read_inline(&*graph, request, call),
-            Request::Find(request) => {
-                let find = find_in(request, objects::now_nanos()).ok()?;
-                let short = self.database.finds_few(&find);
-                short
-                    .then(|| objects::find_inline(&*graph, &find, call))
-                    .flatten()
-            }
-            // A watched `StatFile` waits for the writer.
-            Request::StatFile(request) if request.watcher != 0 => None,
-            Request::StatFile(request) => names::stat_single(&self.database, &request).ok(),
-            _ => None,
-        }
-    }
-
-    /// Whether a write of `changes` mutations runs on this thread: it is small, no other write is in progress and it needs no sync.
-    pub(crate) fn can_write_inline(&self, changes: usize, sync: bool, call: &Call) -> bool {
-        let small = changes <= INLINE_WRITE_MUTATIONS && call.bytes() <= INLINE_REQUEST_BYTES;
-        small && !sync && self.cluster.is_none() && self.writer.is_idle()
-    }
-
-    /// Writes a small batch on this thread, if no other write is in progress and no sync is needed; else returns the batch and the call.
-    fn write_inline(&self, batch: Batch, sync: bool, call: Call) -> Option<(Batch, Call)> {
-        if !self.can_write_inline(batch.len(), sync, &call) {
-            return Some((batch, call));
-        }
-        let count = batch.len() as u64;
-        match self.database.try_apply(batch) {
-            Ok(commit) => {
-                self.metrics.groups.record(1);
-                self.metrics.batches.record(count);
-                crate::writer::respond(self, call, commit);
-                None
-            }
-            Err(batch) => Some((batch, call)),
-        }
-    }
-
-    /// Runs a closure on a thread pool.
-    fn submit(
-        self: &Arc<Self>,
-        lane: &Arc<Lane>,
-        call: Call,
-        run: impl FnOnce(&Arc<Self>, Call) + Send + 'static,
-    ) {
-        // The call must come back if the queue is full.
-        let held = Arc::new(Mutex::new(Some(call)));
-        let (service, inner) = (Arc::clone(self), Arc::clone(&held));
-        let take =
-            |held: &Mutex<Option<Call>>| held.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let job = Box::new(move || {
-            if let Some(call) = take(&inner) {
-                run(&service, call);
-            }
-        });
-        if let Err(full) = lane.submit(job)
-            && let Some(call) = take(&held)
-        {
-            self.reject(call, &full);
-        }
-    }
-
-    fn decode(self: &Arc<Self>, request: Bytes, call: Call) {
-        match proto::Request::decode(request) {
-            Ok(proto::Request { call: Some(request) }) => self.answer(request, call),
-            Ok(proto::Request { call: None }) => call.failed(&Error::Invalid(
-                "malformed message: `request.call`: expected one of its fields to be set (is the server older than \
-                 the client?)"
-                    .into(),
-            )),
-            Err(e) => call.failed(&Error::Invalid(format!("malformed message: `request`: {e}"))),
-        }
-    }
-
-    /// Answers a request on this thread, or passes a batch to the writer.
-    fn answer(self: &Arc<Self>, request: Request, call: Call) {
-        match request {
-            Request::Apply(request) if crate::text::names_paths(&request) => {
-                // Path lookups may block.
-                self.submit(&self.readers, call, move |service, call| {
-                    service.apply_text(request, call);
-                });
-            }
-            Request::Apply(request) => {
-                let how = crate::cluster::apply_options_in(&request);
-                let batch = self
-                    .schema()
-                    .and_then(|schema| Ok(batch_in(request, &schema)?));
-                match batch {
-                    Ok((batch, sync)) => {
-                        if let Some((batch, call)) = self.write_inline(batch, sync, call) {
-                            self.write(batch, sync, how, call);
-                        }
-                    }
-                    Err(e) => call.failed(&e),
-                }
-            }
-            Request::ChangeFiles(request) => self.change_names(request, call),
-            Request::WatchFiles(request) => names::watch(self, request, call),
-            request => answer::answer(self, request, call),
-        }
-    }
-
-    /// Replaces paths in a batch by the files that they name now.
-    pub(crate) fn resolve_paths(
-        &self,
-        batch: &mut Batch,
-        schema: &Schema,
-        paths: &[VertexName],
-        seen: Version,
-    ) -> Result<()> {
-        let mut resolver = FileRefResolver::default();
-        resolver.resolve_names(&*self.names(seen), schema, paths)?;
-        resolver.substitute(&mut batch.mutations);
-        Ok(())
-    }
-
-    /// Passes a batch to the writer.
-    pub(crate) fn write(self: &Arc<Self>, batch: Batch, sync: bool, how: ApplyOptions, call: Call) {
-        let taken = match &self.cluster {
-            None => self.writer.submit(batch.into(), sync, call),
-            Some(cluster) => self.write_to_cluster(cluster, batch, sync, how, call),
-        };
-        if let Err((call, full)) = taken {
-            self.reject(call, &full);
-        }
-    }
-
     /// Runs a closure on the thread pool for calls of this number and awaits it. If the future is dropped, the work is cancelled.
     pub(crate) async fn work<T: Send + 'static>(
         self: &Arc<Self>,
@@ -461,7 +243,7 @@ impl Service {
             drop(under_way);
             let _ = tell.send(outcome);
         });
-        let lane = if is_long_call(number) {
+        let lane = if CALLS.get(number).is_some_and(|call| call.long) {
             &self.scanners
         } else {
             &self.readers
@@ -482,23 +264,6 @@ impl Service {
         }
     }
 
-    /// Takes a call whose request is decoded.
-    pub(crate) fn request(self: &Arc<Self>, request: Request, number: usize, call: Call) {
-        if let Some(refusal) = self.refusal(number) {
-            self.metrics.shed.add(u64::from(refusal.retry_after_ms > 0));
-            call.done(Reply::Failure(refusal));
-            return;
-        }
-        let lane = if is_long_call(number) {
-            &self.scanners
-        } else {
-            &self.readers
-        };
-        self.submit(lane, call, move |service, call| {
-            service.answer(request, call);
-        });
-    }
-
     /// Largest message of a client in bytes: one call, or several small ones.
     pub(crate) fn message_bytes_max(&self) -> usize {
         let one = self.settings.limits.request_bytes;
@@ -516,7 +281,7 @@ impl Service {
 
     /// Deadline of a call of this number.
     pub(crate) fn deadline_of(&self, number: usize, timeout: Option<Duration>) -> Option<Instant> {
-        if moves_all(number) {
+        if CALLS.get(number).is_some_and(|call| call.moves_all) {
             return timeout.and_then(|t| Instant::now().checked_add(t));
         }
         self.deadline(timeout)
@@ -635,13 +400,5 @@ impl Drop for MemoryReservation<'_> {
     fn drop(&mut self) {
         let bytes = *self.bytes.get_mut();
         self.pool.0.fetch_sub(bytes, Ordering::AcqRel);
-    }
-}
-
-/// Number of the call in an encoded request; 0 for an unknown call.
-pub(crate) fn number_of(request: &[u8]) -> usize {
-    match call_number(request) {
-        Some(number) if (number as usize) < crate::metrics::CALLS.len() => number as usize,
-        _ => 0,
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::access::{Requester, table};
 use crate::call::{AtLeast, Call, CallOptions, CallState, Sink};
-use crate::metrics::CALLS;
+use crate::calls::{CALLS, number_of_message};
 use crate::service::{Service, WATCH_FILES};
 use esker_model::Version;
 use esker_rpc::convert::Form;
@@ -112,12 +112,12 @@ impl Unary {
             call: Some(call(request.into_inner())),
         };
         let bytes = request.encoded_len();
-        let number = number_of(&request);
+        let number = request.call.as_ref().map_or(0, number_of_message);
         options.deadline = self.0.deadline_of(number, timeout);
         // The role that a call needs may depend on the content of the request.
         let needs = table::needs_of_message(number, request.call.as_ref());
         let requester = requester.ok_or_else(|| Status::internal("the caller is not known"))?;
-        let what = CALLS.get(number).unwrap_or(&"unknown");
+        let what = CALLS.get(number).map_or("unknown", |call| call.name);
         let admitted = self.0.access.admit(&requester, needs, what);
         let bound = admitted.map_err(|denied| denied.status())?;
         let request = bound
@@ -176,59 +176,6 @@ impl Unary {
             read,
             ended: false,
         }))
-    }
-}
-
-/// Number of a decoded call in `Request`.
-fn number_of(request: &proto::Request) -> usize {
-    match &request.call {
-        None => 0,
-        Some(call) => match call {
-            Message::Ping(_) => 1,
-            Message::Schema(_) => 2,
-            Message::Define(_) => 3,
-            Message::ReadVertices(_) => 4,
-            Message::ReadEdges(_) => 5,
-            Message::ScanEdges(_) => 6,
-            Message::ScanVertices(_) => 7,
-            Message::VertexHistory(_) => 8,
-            Message::EdgeHistory(_) => 9,
-            Message::Degrees(_) => 10,
-            Message::TopDegrees(_) => 11,
-            Message::Counts(_) => 12,
-            Message::Diff(_) => 13,
-            Message::Travel(_) => 14,
-            Message::Applied(_) => 15,
-            Message::Apply(_) => 16,
-            Message::Stats(_) => 17,
-            Message::Check(_) => 18,
-            Message::Compact(_) => 19,
-            Message::Persist(_) => 20,
-            Message::Backup(_) => 21,
-            Message::Peer(_) => 22,
-            Message::Cluster(_) => 23,
-            Message::Placement(_) => 24,
-            Message::ReadObjects(_) => 25,
-            Message::Find(_) => 26,
-            Message::Tags(_) => 27,
-            Message::TagWhere(_) => 28,
-            Message::SetIndex(_) => 29,
-            Message::Window(_) => 30,
-            Message::StatFile(_) => 32,
-            Message::ListFiles(_) => 33,
-            Message::WalkFiles(_) => 34,
-            Message::ChangeFiles(_) => 35,
-            Message::Usage(_) => 36,
-            Message::Usages(_) => 37,
-            Message::Space(_) => 38,
-            Message::Partitions(_) => 39,
-            Message::FileIds(_) => 40,
-            Message::Shutdown(_) => 45,
-            Message::As(_) => 41,
-            Message::LeftOut(_) => 42,
-            Message::LookFile(_) => 43,
-            Message::WatchFiles(_) => 44,
-        },
     }
 }
 

@@ -247,6 +247,60 @@ fn only_the_model_decodes_keys() {
     }
 }
 
+/// Crates and folders that use reads: commands, pages, importers.
+const USERS_OF_READS: [&str; 9] = [
+    "crates/bench/",
+    "crates/cli/",
+    "crates/console/",
+    "crates/esker/src/rdf/",
+    "crates/import/",
+    "crates/lineage/",
+    "crates/python/",
+    "crates/server/src/http/",
+    "crates/testkit/",
+];
+
+/// Files that offer a read to programs in other languages (gRPC). A read works without them.
+const GRPC_OF_READS: [&str; 4] = [
+    "crates/rpc/src/generated/",
+    "crates/server/src/answer.rs",
+    "crates/server/src/calls.rs",
+    "crates/server/src/unary.rs",
+];
+
+/// A new read of the graph works in a folder, through the owner's socket, on a server and on a cluster once its algorithm
+/// (`engine/src/read`) and five files have it.
+#[test]
+fn a_new_read_touches_five_files() {
+    for (method, variant) in [
+        ("vertex_history", "VertexHistory"),
+        ("edge_history", "EdgeHistory"),
+    ] {
+        let names = |text: &str| {
+            let mut words = text.split(|c: char| !(c.is_alphanumeric() || c == '_'));
+            words.any(|word| word == method || word == variant)
+        };
+        let touched: Vec<String> = sources()
+            .into_iter()
+            .filter(|(file, text)| {
+                let elsewhere = USERS_OF_READS.iter().chain(&GRPC_OF_READS);
+                let excused = elsewhere.into_iter().any(|start| file.starts_with(start));
+                let algorithm = file.starts_with("crates/engine/src/read/");
+                !excused && !algorithm && !file.contains("tests") && names(text)
+            })
+            .map(|(file, _)| file)
+            .collect();
+        let expected = [
+            "crates/cluster/src/node/local.rs",
+            "crates/cluster/src/node/read.rs",
+            "crates/cluster/src/peer/mod.rs",
+            "crates/engine/src/graph_read.rs",
+            "crates/model/src/graph_read.rs",
+        ];
+        assert_eq!(touched, expected, "{method}");
+    }
+}
+
 #[test]
 fn every_module_says_what_lives_in_it() {
     for (name, text) in sources() {

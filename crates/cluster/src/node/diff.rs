@@ -1,7 +1,7 @@
 //! Differences between two versions: pages of all servers, merged in the order of keys.
 
+use super::fan_out::{MOVES_MAX, Moves, kept_moving};
 use super::peers::unexpected;
-use super::read::{MOVES_MAX, Moves, kept_moving};
 use super::{Caller, Node, Visibility};
 use crate::peer::{Read, Request, Response};
 use crate::vnode::ServerId;

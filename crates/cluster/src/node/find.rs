@@ -6,12 +6,13 @@
 //! continue after any object; the servers work at the same time, each one page ahead.
 
 use super::peers::unexpected;
+use super::read::{BlockOn, ClusterGraph};
 use super::tagging::share_of;
 use super::{BoxFuture, Node};
 use crate::peer::{FindId, FindPage, ObjectAt, ObjectCall, ObjectReply, Request, Response};
 use crate::vnode::ServerId;
 use esker_model::object::{
-    Find, FindReport, Found, ObjectKey, Principal, TagInfo, TagReport, TagWhere,
+    Find, FindReport, Found, ObjectKey, ObjectRead, Principal, TagInfo, TagReport, TagWhere,
 };
 use esker_model::schema::nearest;
 use esker_model::{Cancel, Error, Flow, Result, Version};
@@ -563,4 +564,30 @@ fn unknown<'a>(
         (name.clone(), best)
     };
     by_all.map(with_nearest).collect()
+}
+
+impl<B: BlockOn> ObjectRead for ClusterGraph<'_, B> {
+    fn read_objects(
+        &self,
+        keys: &[ObjectKey],
+        principal: Option<&Principal>,
+    ) -> Result<Vec<Option<Found>>> {
+        let work = self.node.read_objects(keys, principal, self.seen);
+        self.runtime.block_on(work)
+    }
+
+    fn find(
+        &self,
+        find: &Find,
+        cancel: &dyn Cancel,
+        sink: &mut dyn FnMut(Found) -> Flow,
+    ) -> Result<FindReport> {
+        let node = self.node;
+        self.runtime
+            .block_on(node.find(find, self.seen, cancel, sink))
+    }
+
+    fn tags(&self, principal: Option<&Principal>) -> Result<Vec<TagInfo>> {
+        self.runtime.block_on(self.node.tags(principal, self.seen))
+    }
 }

@@ -14,6 +14,7 @@ mod coordinate;
 pub(crate) mod define;
 mod deliver;
 mod diff;
+mod fan_out;
 mod files;
 mod find;
 mod group_commit;
@@ -41,6 +42,7 @@ mod window;
 
 pub use deliver::deliver_decisions;
 pub use page::PAGE_ROWS;
+pub use read::{BlockOn, ClusterGraph};
 pub use recover::incarnation_at;
 pub use visibility::Caller;
 pub(crate) use visibility::Visibility;

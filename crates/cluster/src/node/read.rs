@@ -4,112 +4,26 @@
 //! client has seen. All servers read as of that version. (If data dated in the future is stored there is no such
 //! version; then each server returns what it has.)
 
+use super::fan_out::{MOVES_MAX, kept_moving};
 use super::hashed::Map;
 use super::peers::unexpected;
 use super::{Caller, Node, Visibility};
 use crate::peer::{Read, Request, Response};
 use crate::placement::{SplitState, Splits};
 use crate::vnode::ServerId;
+use esker_engine::filtered_stats;
+use esker_model::object::Principal;
+use esker_model::traversal::{Budget, TravelResult};
 use esker_model::{
-    Counts, Degree, Edge, EdgeEvent, EdgeKey, EdgeTypeId, Error, GraphRead as _, Result, Version,
-    VersionRange, Vertex, VertexEvent, VertexId,
+    Cancel, Counts, Degree, DiffSelect, Difference, Edge, EdgeEvent, EdgeKey, EdgeSelect,
+    EdgeTypeId, Flow, GraphRead, Result, Schema, Traversal, Version, VersionRange, Vertex,
+    VertexEvent, VertexId, VertexSelect,
 };
 use futures_util::future::join_all;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// A server's incarnation, and the number of partition moves there since.
-pub(super) type Moves = (u64, u64);
-
-/// Largest number of attempts to follow edges that move.
-pub(super) const MOVES_MAX: u32 = 64;
-
 impl Node {
-    /// Returns the version as of which a read over several servers sees the present.
-    pub(crate) fn read_version(&self, as_of: Version, seen: Version) -> Version {
-        if as_of != Version::MAX {
-            return as_of;
-        }
-        self.observe_client_version(seen);
-        let known = self.newest_known().max(seen);
-        let now = self.newest();
-        if known > now { Version::MAX } else { now }
-    }
-
-    /// Reads from a server, this one included.
-    pub(crate) async fn read_at(
-        self: &Arc<Self>,
-        server: ServerId,
-        read: Read,
-    ) -> Result<Response> {
-        if server == self.settings.id {
-            self.read_here(read).await
-        } else {
-            self.request(server, Request::Read(read)).await
-        }
-    }
-
-    /// Reads from all servers; returns their responses in the order of ids.
-    async fn read_everywhere(self: &Arc<Self>, read: &Read) -> Result<Vec<(ServerId, Response)>> {
-        let request = Request::Read(read.clone());
-        let answers = self.request_all(&request).await?;
-        let answer = |(server, (response, _))| (server, response);
-        Ok(answers.into_iter().map(answer).collect())
-    }
-
-    /// Reads from all servers for results that must count each edge once: reads again if partitions have moved
-    /// meanwhile. A move after all servers reported their number of moves is noticed by the giver or the receiver;
-    /// and a server that is about to receive a partition waits before it responds.
-    async fn read_all(self: &Arc<Self>, read: &Read) -> Result<Vec<(ServerId, Response)>> {
-        let request = Request::Read(read.clone());
-        for attempt in 0..MOVES_MAX {
-            let before = self.request_all(&Request::Ping).await?;
-            let answers = self.request_all(&request).await?;
-            let moves = |all: &[(ServerId, (Response, Moves))]| -> Vec<Moves> {
-                all.iter().map(|(_, (_, moves))| *moves).collect()
-            };
-            if moves(&before) == moves(&answers) {
-                let answer = |(server, (response, _))| (server, response);
-                return Ok(answers.into_iter().map(answer).collect());
-            }
-            self.pause_after(attempt).await;
-        }
-        Err(kept_moving())
-    }
-
-    /// Sends a request to all servers, this one included; each response comes with the incarnation and the number of
-    /// partition moves.
-    pub(super) async fn request_all(
-        self: &Arc<Self>,
-        request: &Request,
-    ) -> Result<Vec<(ServerId, (Response, Moves))>> {
-        let servers = self.map.servers().iter();
-        let answers = servers.map(|server| self.request_at(*server, request));
-        let answers = self.map.servers().iter().zip(join_all(answers).await);
-        answers
-            .map(|(server, answer)| Ok((*server, answer?)))
-            .collect()
-    }
-
-    /// Sends a request to a server, this one included, as [`Self::request_all`].
-    pub(super) async fn request_at(
-        self: &Arc<Self>,
-        server: ServerId,
-        request: &Request,
-    ) -> Result<(Response, Moves)> {
-        if server != self.settings.id {
-            let (response, incarnation, moves) =
-                self.request_with_moves(server, request.clone()).await?;
-            return Ok((response, (incarnation, moves)));
-        }
-        let response = match request {
-            Request::Read(read) => self.read_here(read.clone()).await?,
-            _ => Response::Done,
-        };
-        self.wait_for_split_publication().await?;
-        Ok((response, (self.incarnation, self.state().moves)))
-    }
-
     /// Reads vertices by id, as [`esker_model::GraphRead::read_vertices`].
     pub async fn read_vertices(
         self: &Arc<Self>,
@@ -219,13 +133,6 @@ impl Node {
             self.pause_after(attempt).await;
         }
         Err(kept_moving())
-    }
-
-    /// Waits while edges move; the first attempt needs no pause, since the new splits suffice.
-    pub(crate) async fn pause_after(&self, attempt: u32) {
-        if attempt > 0 {
-            self.host.sleep(u64::from(attempt.min(20))).await;
-        }
     }
 
     /// Reads the events of a vertex, as [`esker_model::GraphRead::vertex_history`].
@@ -434,6 +341,126 @@ fn add<T: PartialEq>(sums: &mut Vec<(T, u64)>, more: Vec<(T, u64)>) {
     }
 }
 
-pub(crate) fn kept_moving() -> Error {
-    Error::Unavailable("the edges asked for kept moving between servers; try again".into())
+/// A runtime on which threads that may block wait for a node.
+pub trait BlockOn: Sync {
+    /// Runs work of the node to its end. Must not be called on threads of the runtime.
+    fn block_on<T>(&self, work: impl Future<Output = T>) -> T;
+}
+
+/// The databases of all servers as one graph, for threads that may block.
+#[derive(Debug)]
+pub struct ClusterGraph<'a, B> {
+    /// Node that makes the calls.
+    pub node: &'a Arc<Node>,
+    /// Runtime of the node.
+    pub runtime: &'a B,
+    /// Highest version that the caller has seen.
+    pub seen: Version,
+    /// Principal of the calls; `None` sees everything.
+    pub principal: Option<Principal>,
+}
+
+impl<B> ClusterGraph<'_, B> {
+    fn caller(&self) -> Caller<'_> {
+        Caller {
+            seen: self.seen,
+            principal: self.principal.as_ref(),
+        }
+    }
+
+    /// Whether data may be hidden from the principal.
+    fn is_limited(&self) -> bool {
+        self.principal.as_ref().is_some_and(|a| a.uid != 0)
+    }
+}
+
+impl<B: BlockOn> GraphRead for ClusterGraph<'_, B> {
+    fn schema(&self) -> Result<Arc<Schema>> {
+        self.node.schema()
+    }
+
+    fn read_vertices(&self, ids: &[VertexId], as_of: Version) -> Result<Vec<Option<Vertex>>> {
+        let work = self.node.read_vertices(ids, as_of, self.caller());
+        self.runtime.block_on(work)
+    }
+
+    fn read_edges(&self, keys: &[EdgeKey], as_of: Version) -> Result<Vec<Option<Edge>>> {
+        let work = self.node.read_edges(keys, as_of, self.caller());
+        self.runtime.block_on(work)
+    }
+
+    fn scan_edges(
+        &self,
+        frontier: &[VertexId],
+        select: &EdgeSelect,
+        sink: &mut dyn FnMut(usize, Edge) -> Flow,
+    ) -> Result<()> {
+        let node = self.node;
+        self.runtime
+            .block_on(node.scan_edges(frontier, select, self.caller(), sink))
+    }
+
+    fn scan_vertices(
+        &self,
+        select: &VertexSelect,
+        sink: &mut dyn FnMut(Vertex) -> Flow,
+    ) -> Result<()> {
+        let node = self.node;
+        self.runtime
+            .block_on(node.scan_vertices(select, self.caller(), sink))
+    }
+
+    fn vertex_history(&self, id: VertexId, range: VersionRange) -> Result<Vec<VertexEvent>> {
+        let work = self.node.vertex_history(id, range, self.caller());
+        self.runtime.block_on(work)
+    }
+
+    fn edge_history(&self, key: EdgeKey, range: VersionRange) -> Result<Vec<EdgeEvent>> {
+        let work = self.node.edge_history(key, range, self.caller());
+        self.runtime.block_on(work)
+    }
+
+    fn degrees(&self, of: &[(VertexId, EdgeTypeId)]) -> Result<Vec<u64>> {
+        if self.is_limited() {
+            return filtered_stats::degrees(self, of);
+        }
+        self.runtime.block_on(self.node.degrees(of, self.seen))
+    }
+
+    fn top_degrees(&self, edge_type: Option<EdgeTypeId>, limit: usize) -> Result<Vec<Degree>> {
+        if self.is_limited() {
+            return filtered_stats::top_degrees(self, edge_type, limit);
+        }
+        let work = self.node.top_degrees(edge_type, limit, self.seen);
+        self.runtime.block_on(work)
+    }
+
+    fn counts(&self) -> Result<Counts> {
+        let counts = self.runtime.block_on(self.node.counts(self.seen))?;
+        if self.is_limited() {
+            return filtered_stats::counts(self, counts);
+        }
+        Ok(counts)
+    }
+
+    fn diff(&self, select: &DiffSelect, sink: &mut dyn FnMut(Difference) -> Flow) -> Result<()> {
+        let node = self.node;
+        self.runtime
+            .block_on(node.diff(select, self.caller(), sink))
+    }
+
+    fn travel(
+        &self,
+        traversal: &Traversal,
+        budget: &Budget,
+        cancel: &dyn Cancel,
+    ) -> Result<TravelResult> {
+        let node = self.node;
+        self.runtime
+            .block_on(node.travel(traversal, budget, cancel, self.caller()))
+    }
+
+    fn applied(&self, idempotency_key: &[u8]) -> Result<bool> {
+        self.runtime.block_on(self.node.applied(idempotency_key))
+    }
 }

@@ -1,8 +1,8 @@
 //! Scans for clients: pages of several servers, merged in one order.
 
+use super::fan_out::kept_moving;
 use super::local::newest_of;
 use super::peers::unexpected;
-use super::read::kept_moving;
 use super::{Caller, Node, Visibility};
 use crate::peer::{Read, Response};
 use crate::vnode::ServerId;

@@ -7,6 +7,7 @@ use crate::limits::{CANCEL_POLL, CHUNK_BYTES};
 use crate::wire::frame::{self, Kind};
 use crate::wire::request::Request;
 use esker_model::codec::Reader;
+use esker_model::graph_read::{AnswerSink, GraphCall, GraphCallAs};
 use esker_model::namespace::Namespace as _;
 use esker_model::object::ObjectRead as _;
 use esker_model::traversal::StopReason;
@@ -84,9 +85,16 @@ impl<'a> Answer<'a> {
     }
 
     fn end<T: Wire>(&mut self, outcome: Result<T>) -> io::Result<()> {
+        self.end_encoded(outcome.map(|value| wire::encode(&value)))
+    }
+
+    fn end_encoded(&mut self, outcome: Result<Vec<u8>>) -> io::Result<()> {
         match outcome {
             Ok(_) if self.connections.cut() => Err(io::ErrorKind::ConnectionAborted.into()),
-            Ok(value) => self.done(&value),
+            Ok(value) => {
+                self.flush()?;
+                self.send(Kind::Done, |out| out.extend_from_slice(&value))
+            }
             Err(e) => self.failed(&e),
         }
     }
@@ -101,20 +109,31 @@ impl<'a> Answer<'a> {
         }
     }
 
+    /// Answers a read of the graph.
+    fn graph(&mut self, graph: &dyn GraphRead, call: &GraphCall) -> io::Result<()> {
+        let watch = self.watch();
+        let mut items = Items {
+            answer: self,
+            broken: None,
+        };
+        let outcome = call.answer(graph, &watch, &mut items);
+        match items.broken {
+            Some(e) => Err(e),
+            None => self.end_encoded(outcome),
+        }
+    }
+
     /// Runs a scan whose sink sends each item.
     fn stream<T: Wire>(
         &mut self,
         scan: impl FnOnce(&mut dyn FnMut(&T) -> Flow) -> Result<()>,
     ) -> io::Result<()> {
-        let mut broken = None;
-        let outcome = scan(&mut |item| match self.item(item) {
-            Ok(()) => ControlFlow::Continue(()),
-            Err(e) => {
-                broken = Some(e);
-                ControlFlow::Break(())
-            }
-        });
-        match broken {
+        let mut items = Items {
+            answer: self,
+            broken: None,
+        };
+        let outcome = scan(&mut |item| items.item(item));
+        match items.broken {
             Some(e) => Err(e),
             None => self.end(outcome),
         }
@@ -126,6 +145,24 @@ impl<'a> Answer<'a> {
             connections: self.connections,
             reason: parse_cancel(self.read_ahead).map_or_else(OnceLock::new, OnceLock::from),
             last_check: Mutex::new(Instant::now()),
+        }
+    }
+}
+
+/// The items of an answer, and the error after which no more can be sent.
+struct Items<'a, 'b> {
+    answer: &'a mut Answer<'b>,
+    broken: Option<io::Error>,
+}
+
+impl AnswerSink for Items<'_, '_> {
+    fn item(&mut self, item: &impl Wire) -> Flow {
+        match self.answer.item(item) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(e) => {
+                self.broken = Some(e);
+                ControlFlow::Break(())
+            }
         }
     }
 }
@@ -192,41 +229,12 @@ pub(super) fn answer(core: &Core, request: Request, out: &mut Answer<'_>) -> io:
         return out.failed(&e);
     }
     let engine = &*core.engine;
-    let (principal, request) = match request {
-        Request::As(principal, request) => (Some(principal), *request),
-        request => (None, request),
-    };
-    let view = View::new(engine, principal.as_ref());
     match request {
-        // Nested requests are refused when they are decoded.
-        Request::As(..) => out.failed(&Error::Invalid("a request within a request".into())),
+        Request::Graph(call) => out.graph(engine, &call),
+        Request::GraphAs(GraphCallAs { call, principal }) => {
+            out.graph(&View::new(engine, Some(&principal)), &call)
+        }
         Request::FileIds(principal, paths) => out.all(engine.ids(principal.as_ref(), &paths)),
-        Request::Schema => out.end(engine.schema().map(|s| (*s).clone())),
-        Request::ReadVertices(ids, as_of) => out.all(view.read_vertices(&ids, as_of)),
-        Request::ReadEdges(keys, as_of) => out.all(view.read_edges(&keys, as_of)),
-        Request::ScanEdges(frontier, select) => {
-            out.stream(|sink| view.scan_edges(&frontier, &select, &mut |i, edge| sink(&(i, edge))))
-        }
-        Request::ScanVertices(select) => {
-            out.stream(|sink| view.scan_vertices(&select, &mut |v| sink(&v)))
-        }
-        Request::VertexHistory(id, range) => out.all(view.vertex_history(id, range)),
-        Request::EdgeHistory(key, range) => out.all(view.edge_history(key, range)),
-        Request::Degrees(of) => out.end(view.degrees(&of)),
-        Request::TopDegrees(edge_type, limit) => out.all(view.top_degrees(edge_type, limit)),
-        Request::Counts => out.end(view.counts()),
-        Request::Diff(select) => out.stream(|sink| view.diff(&select, &mut |d| sink(&d))),
-        Request::Travel(traversal, budget) => {
-            let watch = out.watch();
-            match view.travel(&traversal, &budget, &watch) {
-                Ok(result) => {
-                    let rest = wire::pieces(result, |piece| out.item(piece))?;
-                    out.end(Ok(rest))
-                }
-                Err(e) => out.failed(&e),
-            }
-        }
-        Request::Applied(idempotency_key) => out.end(engine.applied(&idempotency_key)),
         Request::Apply(batch) => out.end(core.apply(batch)),
         Request::Define(changes) => out.end(core.define(&changes).map(|s| (*s).clone())),
         Request::Stats => out.end(engine.stats()),
@@ -249,15 +257,12 @@ pub(super) fn answer(core: &Core, request: Request, out: &mut Answer<'_>) -> io:
         }
         Request::Find(find) => {
             let watch = out.watch();
-            let mut broken = None;
-            let report = engine.find(&find, &watch, &mut |found| match out.item(&found) {
-                Ok(()) => ControlFlow::Continue(()),
-                Err(e) => {
-                    broken = Some(e);
-                    ControlFlow::Break(())
-                }
-            });
-            match broken {
+            let mut items = Items {
+                answer: out,
+                broken: None,
+            };
+            let report = engine.find(&find, &watch, &mut |found| items.item(&found));
+            match items.broken {
                 Some(e) => Err(e),
                 None => out.end(report),
             }

@@ -6,6 +6,7 @@ use crate::wire::frame::{self, Kind};
 use crate::wire::request::{Hello, Request, Welcome};
 use esker_model::Error;
 use esker_model::codec::DecodeError;
+use esker_model::graph_read::{GraphCall, GraphCallAs};
 use esker_model::namespace::SEAL_BYTES;
 use esker_model::object::Principal;
 use esker_model::traversal::StopReason;
@@ -134,7 +135,7 @@ fn is_in_the_name_of(request: &Request, own: &Principal) -> bool {
         claimed.uid == own.uid && claimed.gids.iter().all(|group| own.gids.contains(group))
     };
     match request {
-        Request::Schema | Request::Persist => true,
+        Request::Graph(GraphCall::Schema) | Request::Persist => true,
         Request::ReadObjects(_, principal)
         | Request::Tags(principal)
         | Request::FileIds(principal, _)
@@ -147,14 +148,14 @@ fn is_in_the_name_of(request: &Request, own: &Principal) -> bool {
         Request::Find(find) => find.principal.as_ref().is_some_and(is_own),
         Request::TagWhere(change) => change.principal.as_ref().is_some_and(is_own),
         Request::Change(changes) => changes.principal.as_ref().is_some_and(is_own),
-        Request::As(principal, read) => {
-            let bounded = match &**read {
-                Request::Travel(_, budget) => budget
+        Request::GraphAs(GraphCallAs { call, principal }) => {
+            let bounded = match call {
+                GraphCall::Travel(_, budget) => budget
                     .bytes
                     .is_some_and(|bytes| bytes <= OTHER_USERS_TRAVEL_BYTES_MAX),
-                _ => true,
+                call => call.depends_on_principal(),
             };
-            bounded && is_own(principal) && !matches!(**read, Request::As(..))
+            bounded && is_own(principal)
         }
         _ => false,
     }

@@ -8,6 +8,7 @@
 use super::core::Core;
 use crate::limits::{OTHER_USERS_TRAVEL_BYTES_MAX, OTHER_USERS_TRAVEL_MILLIS_MAX};
 use crate::wire::request::Request;
+use esker_model::graph_read::{GraphCall, GraphCallAs};
 use esker_model::namespace::{Change, Errno, Handle, NamePath, SEAL_BYTES};
 use esker_model::object::Principal;
 use esker_model::traversal::Budget;
@@ -103,15 +104,13 @@ impl Identity {
         if *self == Self::Trusted {
             return Ok(request);
         }
-        let asked = match &mut request {
-            Request::As(_, inner) => &mut **inner,
-            other => other,
-        };
-        if let Request::Travel(_, budget) = asked {
+        if let Request::Graph(call) | Request::GraphAs(GraphCallAs { call, .. }) = &mut request
+            && let GraphCall::Travel(_, budget) = call
+        {
             capped(budget);
         }
         if let Self::FolderOwner { user } = self
-            && matches!(asked, Request::Backup | Request::Compact(_))
+            && matches!(request, Request::Backup | Request::Compact(_))
         {
             return Err(Error::Target(format!(
                 "user {user} owns this database's folder, but user {} has it open, with whose \
@@ -137,19 +136,16 @@ impl Identity {
             Request::TagWhere(change) => self.put(&mut change.principal)?,
             Request::Change(changes) => self.put(&mut changes.principal)?,
             // The schema is not secret, and `Persist` is sent with each change in mode `sync`.
-            Request::Schema | Request::Persist => {}
-            Request::As(claimed, inner) => {
-                let mut slot = Some(std::mem::take(claimed));
-                self.put(&mut slot)?;
-                let inner = std::mem::replace(&mut **inner, Request::Schema);
-                return if reads_the_graph(&inner) {
-                    Ok(Request::As(slot.unwrap_or_default(), Box::new(inner)))
-                } else {
-                    self.admit(inner)
-                };
+            Request::Graph(GraphCall::Schema) | Request::Persist => {}
+            Request::Graph(call) if call.depends_on_principal() => {
+                let call = std::mem::replace(call, GraphCall::Schema);
+                let principal = principal.clone();
+                return Ok(Request::GraphAs(GraphCallAs { call, principal }));
             }
-            read if reads_the_graph(read) => {
-                return Ok(Request::As(principal.clone(), Box::new(request)));
+            Request::GraphAs(read) if read.call.depends_on_principal() => {
+                let mut slot = Some(std::mem::take(&mut read.principal));
+                self.put(&mut slot)?;
+                read.principal = slot.unwrap_or_default();
             }
             _ => {
                 return Err(Error::Target(format!(
@@ -217,24 +213,6 @@ impl Identity {
     }
 }
 
-/// Whether a request reads the graph with the visibility of a principal ([`crate::engine::View`]).
-fn reads_the_graph(request: &Request) -> bool {
-    matches!(
-        request,
-        Request::ReadVertices(..)
-            | Request::ReadEdges(..)
-            | Request::ScanEdges(..)
-            | Request::ScanVertices(..)
-            | Request::VertexHistory(..)
-            | Request::EdgeHistory(..)
-            | Request::Degrees(..)
-            | Request::TopDegrees(..)
-            | Request::Counts
-            | Request::Diff(..)
-            | Request::Travel(..)
-    )
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -256,6 +234,10 @@ mod tests {
             uid: 1001,
             gids: vec![1001, 7],
         }
+    }
+
+    fn on_behalf(principal: Principal, call: GraphCall) -> Request {
+        Request::GraphAs(GraphCallAs { call, principal })
     }
 
     fn stat(principal: Option<Principal>) -> Request {
@@ -352,24 +334,18 @@ mod tests {
             })
         );
         // The graph is read with the peer's visibility, and no other request passes as a graph read.
-        let counts = Request::As(own_all(), Box::new(Request::Counts));
-        assert_eq!(ada().admit(Request::Counts).unwrap(), counts);
+        let counts = on_behalf(own_all(), GraphCall::Counts);
+        let bare = Request::Graph(GraphCall::Counts);
+        assert_eq!(ada().admit(bare).unwrap(), counts);
         assert_eq!(ada().admit(counts.clone()).unwrap(), counts);
-        let inner = Request::As(own_all(), Box::new(stat(None)));
-        assert_eq!(ada().admit(inner).unwrap(), stat(Some(own_all())));
-        assert!(
-            ada()
-                .admit(Request::As(own_all(), Box::new(Request::Stats)))
-                .is_err()
-        );
+        let schema = Request::Graph(GraphCall::Schema);
+        assert_eq!(ada().admit(schema.clone()).unwrap(), schema);
         let root = Principal::default();
         for (request, claimed) in [
             (stat(Some(root.clone())), "on behalf of user 0"),
             (Request::Stats, "for user 5"),
-            (
-                Request::As(root, Box::new(Request::Counts)),
-                "on behalf of user 0",
-            ),
+            (on_behalf(root, GraphCall::Counts), "on behalf of user 0"),
+            (Request::Graph(GraphCall::Applied(vec![1])), "for user 5"),
             (
                 Request::Space(esker_model::namespace::SpaceBy::User),
                 "for user 5",
@@ -396,15 +372,14 @@ mod tests {
                 "{refused}"
             );
             assert_eq!(Identity::Trusted.admit(request.clone()).unwrap(), request);
-            let for_ada = Request::As(own_all(), Box::new(request));
-            assert!(owner.admit(for_ada).is_err());
         }
     }
 
     #[test]
     fn traversals_of_others_have_a_budget() {
         let traversal = esker_model::Traversal::parse("v(\"user:1\")").unwrap();
-        let asks = |budget: Budget| Request::Travel(traversal.clone(), budget);
+        let call = |budget: Budget| GraphCall::Travel(traversal.clone(), budget);
+        let asks = |budget: Budget| Request::Graph(call(budget));
         let budget = |bytes, millis| Budget {
             bytes,
             millis,
@@ -420,9 +395,9 @@ mod tests {
             (budget(Some(u64::MAX), Some(u64::MAX)), most),
             (small, small),
         ] {
-            let as_ada = Request::As(own_all(), Box::new(asks(given)));
+            let as_ada = on_behalf(own_all(), call(given));
             assert_eq!(ada().admit(asks(asked)).unwrap(), as_ada);
-            let in_their_name = Request::As(own_all(), Box::new(asks(asked)));
+            let in_their_name = on_behalf(own_all(), call(asked));
             assert_eq!(ada().admit(in_their_name).unwrap(), as_ada);
             let owner = Identity::FolderOwner { user: 1001 };
             assert_eq!(owner.admit(asks(asked)).unwrap(), asks(given));

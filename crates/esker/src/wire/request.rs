@@ -3,15 +3,10 @@
 #![deny(clippy::indexing_slicing)]
 
 use crate::engine::CheckOptions;
-use esker_model::codec::{DecodeError, Reader};
+use esker_model::graph_read::{GraphCall, GraphCallAs};
 use esker_model::namespace::{Changes, Cookie, NamePath, Open, SpaceBy};
 use esker_model::object::{Find, ObjectKey, Principal, TagWhere};
-use esker_model::traversal::Budget;
-use esker_model::wire::Wire;
-use esker_model::{
-    Batch, DiffSelect, EdgeKey, EdgeSelect, EdgeTypeId, SchemaChange, Traversal, Version,
-    VersionRange, VertexId, VertexSelect, wire_enum, wire_struct,
-};
+use esker_model::{Batch, SchemaChange, Version, wire_enum, wire_struct};
 
 /// First message of the client.
 #[derive(Debug, PartialEq, Eq)]
@@ -43,19 +38,10 @@ wire_struct!(Welcome {
 /// A request: one call of the API.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Request {
-    Schema,
-    ReadVertices(Vec<VertexId>, Version),
-    ReadEdges(Vec<EdgeKey>, Version),
-    ScanEdges(Vec<VertexId>, EdgeSelect),
-    ScanVertices(VertexSelect),
-    VertexHistory(VertexId, VersionRange),
-    EdgeHistory(EdgeKey, VersionRange),
-    Degrees(Vec<(VertexId, EdgeTypeId)>),
-    TopDegrees(Option<EdgeTypeId>, usize),
-    Counts,
-    Diff(DiffSelect),
-    Travel(Traversal, Budget),
-    Applied(Vec<u8>),
+    /// A read of the graph.
+    Graph(GraphCall),
+    /// A read of the graph with the visibility of a principal.
+    GraphAs(GraphCallAs),
     Apply(Batch),
     Define(Vec<SchemaChange>),
     Stats,
@@ -81,43 +67,13 @@ pub(crate) enum Request {
     Partitions(NamePath),
     /// Vertex ids and kinds of the files at paths.
     FileIds(Option<Principal>, Vec<NamePath>),
-    /// A read of the graph with the visibility of a principal.
-    As(Principal, Box<Self>),
     /// Lookup of a file in order to open it.
     Look(Option<Principal>, NamePath, Open),
 }
 
-/// Code of [`Request::As`].
-const AS: u8 = 41;
-
-impl Wire for Box<Request> {
-    fn put(&self, out: &mut Vec<u8>) {
-        (**self).put(out);
-    }
-
-    fn take(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        // `As` requests cannot be nested.
-        if r.peek() == Some(AS) {
-            return Err(r.error("a request of its own"));
-        }
-        Request::take(r).map(Self::new)
-    }
-}
-
 wire_enum!(Request {
-    0 Schema,
-    1 ReadVertices(ids, as_of),
-    2 ReadEdges(keys, as_of),
-    3 ScanEdges(frontier, select),
-    4 ScanVertices(select),
-    5 VertexHistory(id, range),
-    6 EdgeHistory(key, range),
-    7 Degrees(of),
-    8 TopDegrees(edge_type, limit),
-    9 Counts,
-    10 Diff(select),
-    11 Travel(traversal, budget),
-    12 Applied(idempotency_key),
+    0 Graph(call),
+    1 GraphAs(call),
     13 Apply(batch),
     14 Define(changes),
     15 Stats,
@@ -139,6 +95,5 @@ wire_enum!(Request {
     31 Usages(principal, path),
     32 Partitions(path),
     40 FileIds(principal, paths),
-    41 As(principal, request),
     43 Look(principal, path, how),
 });

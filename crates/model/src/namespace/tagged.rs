@@ -3,7 +3,8 @@
 use super::{FIELD_NAMES, FileFields, Inode, NamePath, Namespace};
 use crate::error::Result;
 use crate::filter::Fields;
-use crate::graph::{Cancel, Flow, GraphRead};
+use crate::graph::{Cancel, Flow};
+use crate::graph_read::GraphRead;
 use crate::object::Principal;
 use crate::record::UserAttribute;
 use crate::value::Value;

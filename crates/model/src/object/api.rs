@@ -4,7 +4,8 @@
 
 use super::{Find, FindReport, Found, ObjectKey, Principal, TagInfo, TagReport, TagWhere};
 use crate::error::Result;
-use crate::graph::{Cancel, Flow, GraphRead, GraphWrite};
+use crate::graph::{Cancel, Flow};
+use crate::graph_read::{GraphRead, GraphWrite};
 
 /// Read access to objects.
 pub trait ObjectRead: GraphRead {

@@ -1,20 +1,20 @@
 //! The graph traits over the network, and further calls on a database.
 
+use super::connection::Connection;
 use super::{CallError, Client, Wait};
-use crate::convert::{self, Assembly};
+use crate::convert;
 use crate::proto;
 use crate::proto::reply::Reply;
 use crate::proto::request::Call;
-use crate::resume::{EdgesResume, VerticesResume};
-use esker_model::traversal::{Budget, TravelResult};
+use esker_model::codec::{DecodeError, Reader};
+use esker_model::graph_read::{GraphAttempts, GraphCall, GraphCallAs, GraphTransport, RemoteGraph};
+use esker_model::wire;
 use esker_model::{
-    Batch, Cancel, Commit, Counts, Degree, DiffSelect, Difference, Edge, EdgeEvent, EdgeKey,
-    EdgeSelect, EdgeTypeId, Flow, GraphRead, GraphWrite, Result, Schema, SchemaChange, Traversal,
-    Version, VersionRange, Vertex, VertexEvent, VertexId, VertexRef, VertexSelect, VertexTypeId,
+    Batch, Cancel, Commit, Error, Flow, GraphRead, GraphWrite, Result, Schema, SchemaChange,
+    Version, VertexRef,
 };
-use std::cell::Cell;
 use std::ops::ControlFlow;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 pub(super) const LONG: Wait<'static> = Wait {
     cancel: None,
@@ -175,20 +175,6 @@ impl Client {
     pub fn apply_with(&self, batch: Batch, sync: bool) -> Result<Commit> {
         self.begin(batch, sync)?.wait()
     }
-
-    /// Runs a scan, and continues after the last item if the connection is lost.
-    fn scan(
-        &self,
-        mut request: impl FnMut() -> Call,
-        receive: &mut dyn FnMut(Reply) -> Result<Flow>,
-    ) -> Result<()> {
-        self.run(None, |connection| {
-            let request = proto::Request {
-                call: Some(request()),
-            };
-            self.exchange(connection, &request, LONG, receive)
-        })
-    }
 }
 
 /// Decodes items and passes them on one by one.
@@ -217,191 +203,90 @@ pub(super) fn extend<M, T>(
     Ok(true)
 }
 
-impl GraphRead for Client {
-    fn schema(&self) -> Result<Arc<Schema>> {
-        self.value(Call::Schema(proto::SchemaRequest {}), SHORT, |reply| {
-            Ok(expected!(reply, Schema, schema => Some(Arc::new(convert::schema_in(schema)?))))
-        })
-    }
+/// The transport of a read of the graph that is made once.
+struct GraphAttempt<'a> {
+    client: &'a Client,
+    connection: &'a Arc<Connection>,
+    /// Reason why the call failed, if it did.
+    failed: Mutex<Option<CallError>>,
+}
 
-    fn read_vertices(&self, ids: &[VertexId], as_of: Version) -> Result<Vec<Option<Vertex>>> {
-        let call = Call::ReadVertices(proto::ReadVerticesRequest {
-            ids: convert::ids_out(ids),
-            names: Vec::new(),
-            as_of: convert::as_of_out(as_of),
-        });
-        let all: Vec<_> = self.collect(call, SHORT, |all, reply| {
-            expected!(reply, ReadVertices, piece => extend(all, piece.items, |item| {
-                item.vertex.map(convert::vertex_in).transpose()
-            }))
+impl GraphAttempt<'_> {
+    fn request(&self, call: &GraphCall) -> proto::Request {
+        let call = match &self.client.principal {
+            Some(principal) if call.depends_on_principal() => {
+                Call::GraphAs(wire::encode(&GraphCallAs {
+                    call: call.clone(),
+                    principal: (**principal).clone(),
+                }))
+            }
+            _ => Call::Graph(wire::encode(call)),
+        };
+        proto::Request { call: Some(call) }
+    }
+}
+
+impl GraphTransport for GraphAttempt<'_> {
+    fn exchange(
+        &self,
+        call: &GraphCall,
+        cancel: Option<&dyn Cancel>,
+        item: &mut dyn FnMut(&mut Reader<'_>) -> Result<Flow, DecodeError>,
+    ) -> Result<Vec<u8>> {
+        let wait = Wait {
+            cancel,
+            long: call.is_long(),
+        };
+        let mut rest = Vec::new();
+        let damaged = |e| Error::corrupt("answer of the server", e);
+        let mut receive = |reply| {
+            let Reply::Graph(piece) = reply else {
+                return Err(self.client.wrong_reply());
+            };
+            let mut r = Reader::new(&piece.items);
+            while r.remaining() > 0 {
+                if item(&mut r).map_err(damaged)?.is_break() {
+                    return Ok(ControlFlow::Break(()));
+                }
+            }
+            rest = piece.rest;
+            Ok(ControlFlow::Continue(()))
+        };
+        let request = self.request(call);
+        let sent = self
+            .client
+            .exchange(self.connection, &request, wait, &mut receive);
+        sent.map_err(|e| {
+            let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+            *failed = Some(e);
+            // The caller gets the error in `failed`.
+            self.client.wrong_reply()
         })?;
-        self.check_count(all, ids.len())
+        Ok(rest)
     }
 
-    fn read_edges(&self, keys: &[EdgeKey], as_of: Version) -> Result<Vec<Option<Edge>>> {
-        let call = Call::ReadEdges(proto::ReadEdgesRequest {
-            keys: keys.iter().map(|k| convert::edge_key_out(*k)).collect(),
-            as_of: convert::as_of_out(as_of),
-        });
-        let all: Vec<_> = self.collect(call, SHORT, |all, reply| {
-            expected!(reply, ReadEdges, piece => extend(all, piece.items, |item| {
-                item.edge.map(convert::edge_in).transpose()
-            }))
-        })?;
-        self.check_count(all, keys.len())
+    fn record_version(&self, version: Version) {
+        self.client.record_version(version);
     }
+}
 
-    fn scan_edges(
+impl GraphAttempts for Client {
+    fn attempt<T>(
         &self,
-        frontier: &[VertexId],
-        select: &EdgeSelect,
-        sink: &mut dyn FnMut(usize, Edge) -> Flow,
-    ) -> Result<()> {
-        let mut resume = EdgesResume::default();
-        self.run(None, |connection| {
-            let (from, rest, select) = resume.rest(frontier, select);
-            let request = proto::Request {
-                call: Some(Call::ScanEdges(convert::select_out(rest, &select))),
+        cancel: Option<&dyn Cancel>,
+        read: &mut dyn FnMut(&dyn GraphRead) -> Result<T>,
+    ) -> Result<T> {
+        self.run(cancel, |connection| {
+            let attempt = GraphAttempt {
+                client: self,
+                connection,
+                failed: Mutex::default(),
             };
-            self.exchange(connection, &request, LONG, &mut |reply| {
-                let Reply::ScanEdges(piece) = reply else {
-                    return Err(self.wrong_reply());
-                };
-                each(
-                    piece.edges,
-                    |e| convert::scanned_in(e, rest),
-                    |(i, e)| resume.pass(from + i, e, sink),
-                )
+            read(&RemoteGraph(&attempt)).map_err(|e| {
+                let failed = attempt.failed.lock();
+                let failed = failed.unwrap_or_else(PoisonError::into_inner).take();
+                failed.unwrap_or(CallError::Failed(e))
             })
-        })
-    }
-
-    fn scan_vertices(
-        &self,
-        select: &VertexSelect,
-        sink: &mut dyn FnMut(Vertex) -> Flow,
-    ) -> Result<()> {
-        let mut resume = VerticesResume::after(select.after);
-        self.run(None, |connection| {
-            let after = resume
-                .position()
-                .map(|(type_id, id)| convert::vertex_ref_out(VertexRef { id, type_id }));
-            let request = proto::Request {
-                call: Some(Call::ScanVertices(proto::ScanVerticesRequest {
-                    r#type: select.type_id.0.into(),
-                    type_name: String::new(),
-                    after,
-                    as_of: convert::as_of_out(select.as_of),
-                    limit: 0,
-                    deleted: select.deleted,
-                })),
-            };
-            self.exchange(connection, &request, LONG, &mut |reply| {
-                let Reply::ScanVertices(piece) = reply else {
-                    return Err(self.wrong_reply());
-                };
-                each(piece.vertices, convert::vertex_in, |v| resume.pass(v, sink))
-            })
-        })
-    }
-
-    fn vertex_history(&self, id: VertexId, range: VersionRange) -> Result<Vec<VertexEvent>> {
-        let type_id = VertexTypeId(0);
-        let call = Call::VertexHistory(proto::VertexHistoryRequest {
-            vertex: Some(convert::vertex_ref_out(VertexRef { id, type_id })),
-            range: Some(convert::range_out(range)),
-        });
-        self.collect(call, LONG, |all, reply| {
-            expected!(reply, VertexHistory, piece => extend(all, piece.events, convert::vertex_event_in))
-        })
-    }
-
-    fn edge_history(&self, key: EdgeKey, range: VersionRange) -> Result<Vec<EdgeEvent>> {
-        let call = Call::EdgeHistory(proto::EdgeHistoryRequest {
-            key: Some(convert::edge_key_out(key)),
-            range: Some(convert::range_out(range)),
-        });
-        self.collect(call, LONG, |all, reply| {
-            expected!(reply, EdgeHistory, piece => extend(all, piece.events, convert::edge_event_in))
-        })
-    }
-
-    fn degrees(&self, of: &[(VertexId, EdgeTypeId)]) -> Result<Vec<u64>> {
-        let call = Call::Degrees(proto::DegreesRequest {
-            of: of
-                .iter()
-                .map(|(v, t)| convert::degree_of_out(*v, *t))
-                .collect(),
-        });
-        let all: Vec<u64> = self.collect(
-            call,
-            SHORT,
-            |all, reply| expected!(reply, Degrees, piece => extend(all, piece.degrees, Ok)),
-        )?;
-        self.check_count(all, of.len())
-    }
-
-    fn top_degrees(&self, edge_type: Option<EdgeTypeId>, limit: usize) -> Result<Vec<Degree>> {
-        let call = Call::TopDegrees(proto::TopDegreesRequest {
-            r#type: edge_type.map(|t| t.0.into()),
-            limit: u32::try_from(limit).unwrap_or(u32::MAX),
-        });
-        self.collect(call, LONG, |all, reply| {
-            expected!(reply, TopDegrees, piece => extend(all, piece.top, convert::degree_in))
-        })
-    }
-
-    fn counts(&self) -> Result<Counts> {
-        self.value(Call::Counts(proto::CountsRequest {}), LONG, |reply| {
-            Ok(expected!(reply, Counts, counts => Some(convert::counts_in(counts)?)))
-        })
-    }
-
-    fn diff(&self, select: &DiffSelect, sink: &mut dyn FnMut(Difference) -> Flow) -> Result<()> {
-        // A repeated call continues after the last difference delivered.
-        let rest = Cell::new(*select);
-        let request = || Call::Diff(convert::diff_select_out(&rest.get(), 0));
-        self.scan(request, &mut |reply| {
-            let Reply::Diff(piece) = reply else {
-                return Err(self.wrong_reply());
-            };
-            each(piece.differences, convert::difference_in, |difference| {
-                rest.set(DiffSelect {
-                    start_after: difference.key(),
-                    ..*select
-                });
-                sink(difference)
-            })
-        })
-    }
-
-    fn travel(
-        &self,
-        traversal: &Traversal,
-        budget: &Budget,
-        cancel: &dyn Cancel,
-    ) -> Result<TravelResult> {
-        let call = Call::Travel(convert::budget_out(traversal, budget));
-        let assembly: Assembly =
-            self.collect(call, cancellable(cancel), |all: &mut Assembly, reply| {
-                let Reply::Travel(piece) = reply else {
-                    return Ok(false);
-                };
-                all.take(piece)?;
-                Ok(true)
-            })?;
-        let result = assembly.finish()?;
-        self.record_version(result.as_of);
-        Ok(result)
-    }
-
-    fn applied(&self, idempotency_key: &[u8]) -> Result<bool> {
-        let idempotency_key = idempotency_key.to_vec();
-        let call = Call::Applied(proto::AppliedRequest {
-            once: idempotency_key,
-        });
-        self.value(call, SHORT, |reply| {
-            Ok(expected!(reply, Applied, reply => Some(reply.applied)))
         })
     }
 }

@@ -119,28 +119,6 @@ impl From<Error> for CallError {
     }
 }
 
-/// Whether a call reads the graph and can therefore be wrapped with a principal. Other calls name their principal
-/// themselves.
-pub fn reads_graph(request: &proto::Request) -> bool {
-    matches!(
-        request.call,
-        Some(
-            Call::ReadVertices(_)
-                | Call::ReadEdges(_)
-                | Call::ScanEdges(_)
-                | Call::ScanVertices(_)
-                | Call::VertexHistory(_)
-                | Call::EdgeHistory(_)
-                | Call::Degrees(_)
-                | Call::TopDegrees(_)
-                | Call::Counts(_)
-                | Call::Diff(_)
-                | Call::Travel(_)
-                | Call::LeftOut(_)
-        )
-    )
-}
-
 /// Waiting behaviour of a call.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Wait<'a> {
@@ -357,18 +335,7 @@ impl Client {
         wait: Wait<'_>,
         receive: &mut dyn FnMut(Reply) -> Result<Flow>,
     ) -> Result<(), CallError> {
-        let sent = match &self.principal {
-            Some(principal) if reads_graph(request) => {
-                let on_behalf = proto::Request {
-                    call: Some(Call::As(Box::new(proto::AsRequest {
-                        principal: crate::convert::principal_out(Some(principal)),
-                        request: Some(Box::new(request.clone())),
-                    }))),
-                };
-                connection.send(&on_behalf, self.newest(), 0)?
-            }
-            _ => connection.send(request, self.newest(), 0)?,
-        };
+        let sent = connection.send(request, self.newest(), 0)?;
         self.receive(&sent, wait, receive)
     }
 

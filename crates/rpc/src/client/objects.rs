@@ -6,11 +6,11 @@ use crate::convert;
 use crate::proto;
 use crate::proto::reply::Reply;
 use crate::proto::request::Call;
-use crate::resume::FindResume;
 use esker_model::object::{
     Find, FindReport, Found, ObjectKey, ObjectRead, ObjectWrite, Principal, TagInfo, TagReport,
     TagWhere,
 };
+use esker_model::resume::FindResume;
 use esker_model::{Cancel, Flow, Result};
 use std::ops::ControlFlow;
 

@@ -35,16 +35,6 @@ pub fn counts_in(reply: proto::CountsReply) -> Decoded<Counts> {
     })
 }
 
-/// Encodes a vertex and an edge type whose degree is requested.
-pub fn degree_of_out(vertex: VertexId, edge_type: EdgeTypeId) -> proto::degrees_request::Of {
-    let (high, low) = halves(vertex);
-    proto::degrees_request::Of {
-        high,
-        low,
-        r#type: edge_type.0.into(),
-    }
-}
-
 /// Decodes a vertex and an edge type whose degree is requested.
 pub fn degree_of_in(of: proto::degrees_request::Of) -> Decoded<(VertexId, EdgeTypeId)> {
     let edge_type = EdgeTypeId(number_in(of.r#type, "type")?);
@@ -60,13 +50,4 @@ pub fn degree_out(degree: &Degree) -> proto::top_degrees_reply::Top {
         r#type: degree.edge_type.0.into(),
         degree: degree.degree,
     }
-}
-
-/// Decodes a vertex of high degree.
-pub fn degree_in(top: proto::top_degrees_reply::Top) -> Decoded<Degree> {
-    Ok(Degree {
-        vertex: vertex_id(top.high, top.low),
-        edge_type: EdgeTypeId(number_in(top.r#type, "type")?),
-        degree: top.degree,
-    })
 }

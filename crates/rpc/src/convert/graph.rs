@@ -1,16 +1,13 @@
 //! Conversion of vertices, edges, histories and scans.
 
-use super::ids::{halves, number_in, range_in, range_out, vertex_id};
-use super::value::{packed_in, packed_out, properties_in, properties_out, value_in, value_out};
-use super::{
-    At as _, Decoded, Form, Malformed, edge_key_in, edge_key_out, list, required, vertex_ref_out,
-};
+use super::ids::{halves, number_in, range_in, vertex_id};
+use super::value::{packed_out, properties_out, value_out};
+use super::{At as _, Decoded, Form, Malformed, edge_key_in, edge_key_out, required};
 use crate::proto;
 use esker_model::key::RowKey;
-use esker_model::record::UserAttribute;
 use esker_model::{
-    DiffSelect, Difference, Edge, EdgeEvent, EdgeKey, EdgeSelect, EdgeTypeId, Schema, Value,
-    Version, Versions, Vertex, VertexChange, VertexEvent, VertexId, VertexRef, VertexTypeId,
+    DiffSelect, Difference, Edge, EdgeEvent, EdgeSelect, EdgeTypeId, Schema, Value, Version,
+    Versions, Vertex, VertexChange, VertexEvent, VertexId,
 };
 
 fn attribute_out(name: &str, version: Version, value: &Value, form: Form) -> proto::UserAttribute {
@@ -24,21 +21,6 @@ fn attribute_out(name: &str, version: Version, value: &Value, form: Form) -> pro
         packed,
         value: typed,
     }
-}
-
-fn attribute_in(attribute: proto::UserAttribute) -> Decoded<UserAttribute> {
-    let value = match attribute.value {
-        Some(_) if !attribute.packed.is_empty() => {
-            return Err(Malformed::new("value", "one of `packed` and `value`"));
-        }
-        Some(value) => value_in(value).at("value")?,
-        None => packed_in(&attribute.packed)?,
-    };
-    Ok(UserAttribute {
-        name: attribute.name,
-        version: Version(attribute.version),
-        value,
-    })
 }
 
 /// Encodes a vertex with its attributes.
@@ -60,23 +42,6 @@ pub fn vertex_out(vertex: &Vertex, form: Form) -> proto::Vertex {
     }
 }
 
-/// Decodes a vertex with its attributes.
-pub fn vertex_in(vertex: proto::Vertex) -> Decoded<Vertex> {
-    let user = list(vertex.user, "user", attribute_in)?;
-    if !user.is_sorted_by(|a, b| a.name < b.name) {
-        return Err(Malformed::new("user", "names in order, each once"));
-    }
-    Ok(Vertex {
-        id: vertex_id(vertex.high, vertex.low),
-        type_id: VertexTypeId(number_in(vertex.r#type, "type")?),
-        key: vertex.key,
-        version: Version(vertex.version),
-        deleted: vertex.deleted,
-        attributes: properties_in(vertex.attributes).at("attributes")?,
-        user,
-    })
-}
-
 /// Encodes an edge with its properties.
 pub fn edge_out(edge: &Edge, form: Form) -> proto::Edge {
     proto::Edge {
@@ -84,41 +49,6 @@ pub fn edge_out(edge: &Edge, form: Form) -> proto::Edge {
         version: edge.version.0,
         deleted: edge.deleted,
         properties: properties_out(&edge.properties, form),
-    }
-}
-
-/// Decodes an edge with its properties.
-pub fn edge_in(edge: proto::Edge) -> Decoded<Edge> {
-    Ok(Edge {
-        key: edge_key_in(required(edge.key, "key")?).at("key")?,
-        version: Version(edge.version),
-        deleted: edge.deleted,
-        properties: properties_in(edge.properties).at("properties")?,
-    })
-}
-
-/// Encodes a frontier and the selection of edges.
-pub fn select_out(frontier: &[VertexId], select: &EdgeSelect) -> proto::ScanEdgesRequest {
-    use proto::scan_edges_request::Versions as Message;
-    proto::ScanEdgesRequest {
-        frontier: super::ids_out(frontier),
-        names: Vec::new(),
-        types: select.types.iter().map(|t| t.0.into()).collect(),
-        type_names: Vec::new(),
-        versions: match select.versions {
-            Versions::AsOf(Version::MAX) => None,
-            Versions::AsOf(version) => Some(Message::AsOf(version.0)),
-            Versions::Range(range) => Some(Message::Range(range_out(range))),
-        },
-        keys_only: !select.properties,
-        after: select.after.map(|(edge_type, destination)| {
-            let (destination_high, destination_low) = halves(destination);
-            proto::EdgeCursor {
-                r#type: edge_type.0.into(),
-                destination_high,
-                destination_low,
-            }
-        }),
     }
 }
 
@@ -171,25 +101,6 @@ pub fn scanned_out(index: usize, edge: &Edge, form: Form) -> proto::ScannedEdge 
     }
 }
 
-/// Decodes an edge of a scan with the frontier of the request.
-pub fn scanned_in(edge: proto::ScannedEdge, frontier: &[VertexId]) -> Decoded<(usize, Edge)> {
-    let index = edge.index as usize;
-    let source = frontier
-        .get(index)
-        .ok_or_else(|| Malformed::new("index", "a place in the frontier"))?;
-    let edge = Edge {
-        key: EdgeKey {
-            source: *source,
-            edge_type: EdgeTypeId(number_in(edge.r#type, "type")?),
-            destination: vertex_id(edge.destination_high, edge.destination_low),
-        },
-        version: Version(edge.version),
-        deleted: edge.deleted,
-        properties: properties_in(edge.properties).at("properties")?,
-    };
-    Ok((index, edge))
-}
-
 /// Encodes an event of a vertex.
 pub fn vertex_event_out(event: &VertexEvent, form: Form) -> proto::VertexEvent {
     use proto::vertex_event::Change;
@@ -210,56 +121,11 @@ pub fn vertex_event_out(event: &VertexEvent, form: Form) -> proto::VertexEvent {
     }
 }
 
-/// Decodes an event of a vertex.
-pub fn vertex_event_in(event: proto::VertexEvent) -> Decoded<VertexEvent> {
-    use proto::vertex_event::Change;
-    let change = match required(event.change, "change")? {
-        Change::Put(attributes) => VertexChange::Put(properties_in(Some(attributes)).at("put")?),
-        Change::Deleted(_) => VertexChange::Deleted,
-        Change::Set(attribute) => {
-            let attribute = attribute_in(attribute).at("set")?;
-            VertexChange::Set(attribute.name, attribute.value)
-        }
-        Change::Removed(name) => VertexChange::Removed(name),
-    };
-    Ok(VertexEvent {
-        version: Version(event.version),
-        change,
-        archived: event.archived,
-    })
-}
-
 /// Encodes one version of an edge's history.
 pub fn edge_event_out(event: &EdgeEvent, form: Form) -> proto::edge_history_reply::Event {
     proto::edge_history_reply::Event {
         edge: Some(edge_out(&event.edge, form)),
         archived: event.archived,
-    }
-}
-
-/// Decodes one version of an edge's history.
-pub fn edge_event_in(event: proto::edge_history_reply::Event) -> Decoded<EdgeEvent> {
-    Ok(EdgeEvent {
-        edge: edge_in(required(event.edge, "edge")?).at("edge")?,
-        archived: event.archived,
-    })
-}
-
-/// Encodes the selection of up to `limit` differences; 0 for no limit.
-pub fn diff_select_out(select: &DiffSelect, limit: u64) -> proto::DiffRequest {
-    use proto::diff_cursor::What;
-    let what = select.start_after.map(|key| match key {
-        RowKey::Vertex(id) => What::Vertex(vertex_ref_out(VertexRef {
-            id,
-            type_id: VertexTypeId(0),
-        })),
-        RowKey::Edge(edge) => What::Edge(edge_key_out(edge)),
-    });
-    proto::DiffRequest {
-        before: select.before.0,
-        after: select.after.0,
-        start_after: what.map(|what| proto::DiffCursor { what: Some(what) }),
-        limit,
     }
 }
 
@@ -299,19 +165,4 @@ pub fn difference_out(difference: &Difference, form: Form) -> proto::Difference 
         }),
     };
     proto::Difference { what: Some(what) }
-}
-
-/// Decodes a difference between two versions.
-pub fn difference_in(difference: proto::Difference) -> Decoded<Difference> {
-    use proto::difference::What;
-    Ok(match required(difference.what, "what")? {
-        What::Vertex(v) => Difference::Vertex(
-            v.before.map(vertex_in).transpose().at("vertex.before")?,
-            v.after.map(vertex_in).transpose().at("vertex.after")?,
-        ),
-        What::Edge(e) => Difference::Edge(
-            e.before.map(edge_in).transpose().at("edge.before")?,
-            e.after.map(edge_in).transpose().at("edge.after")?,
-        ),
-    })
 }

@@ -126,25 +126,12 @@ pub fn edge_key_in(key: proto::EdgeKey) -> Decoded<EdgeKey> {
     })
 }
 
-/// Encodes a range of versions.
-pub fn range_out(range: VersionRange) -> proto::VersionRange {
-    proto::VersionRange {
-        from: range.from.0,
-        until: range.until.0,
-    }
-}
-
 /// Decodes a range of versions; an absent range means all versions.
 pub fn range_in(range: Option<proto::VersionRange>) -> VersionRange {
     range.map_or(VersionRange::ALL, |r| VersionRange {
         from: Version(r.from),
         until: Version(r.until),
     })
-}
-
-/// Encodes an `as of` version; absent for the current state.
-pub fn as_of_out(as_of: Version) -> Option<u64> {
-    (as_of != Version::MAX).then_some(as_of.0)
 }
 
 /// Decodes an `as of` version; absent for the current state.

@@ -16,15 +16,14 @@ mod schema;
 mod travel;
 mod value;
 
-pub use admin::{counts_in, counts_out, degree_in, degree_of_in, degree_of_out, degree_out};
+pub use admin::{counts_in, counts_out, degree_of_in, degree_out};
 pub use graph::{
-    diff_select_in, diff_select_out, difference_in, difference_out, edge_event_in, edge_event_out,
-    edge_in, edge_out, scanned_in, scanned_out, select_in, select_out, vertex_event_in,
-    vertex_event_out, vertex_in, vertex_out,
+    diff_select_in, difference_out, edge_event_out, edge_out, scanned_out, select_in,
+    vertex_event_out, vertex_out,
 };
 pub use ids::{
-    as_of_in, as_of_out, edge_key_in, edge_key_out, edge_type_in, halves, ids_in, ids_out,
-    number_in, range_in, range_out, type_in, vertex_id, vertex_ref_in, vertex_ref_out,
+    as_of_in, edge_key_in, edge_key_out, edge_type_in, halves, ids_in, ids_out, number_in,
+    range_in, type_in, vertex_id, vertex_ref_in, vertex_ref_out,
 };
 pub use mutation::{batch_in, batch_out, commit_in, commit_out, mutation_in, mutation_out};
 pub use namespace::{
@@ -40,7 +39,7 @@ pub use object::{
     tag_report_in, tag_report_out, tag_where_in, tag_where_out,
 };
 pub use schema::{change_in, change_out, schema_in, schema_out};
-pub use travel::{Assembly, budget_in, budget_out, pieces, reason_in, reason_out, traversal_in};
+pub use travel::{budget_in, pieces, reason_in, reason_out, traversal_in};
 pub use value::{properties_in, properties_out, value_in, value_out};
 
 use esker_model::Error;

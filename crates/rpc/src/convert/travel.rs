@@ -1,13 +1,12 @@
 //! Conversion of traversals: the chain in the request, the result as a sequence of pieces.
 
-use super::ids::{halves, vertex_id};
-use super::{Decoded, Malformed, edge_key_in, edge_key_out, ids_in, ids_out, list, required};
+use super::ids::halves;
+use super::{Decoded, Malformed, edge_key_out, ids_out};
 use crate::proto;
+use esker_model::Traversal;
 use esker_model::traversal::{
-    Budget, PathNode, PathStep, Paths, ServerStep, StepProfile, Stop, StopReason, Strategy,
-    TravelResult, WorkingSet,
+    Budget, PathNode, ServerStep, StepProfile, Stop, StopReason, Strategy, TravelResult,
 };
-use esker_model::{Traversal, Version};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Maximum of vertices, or of nodes of paths, in one piece.
@@ -18,26 +17,6 @@ pub fn traversal_in(request: &proto::TravelRequest) -> Decoded<Traversal> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let now = i64::try_from(now.unwrap_or_default().as_nanos()).unwrap_or(i64::MAX);
     Traversal::parse_at(&request.chain, now).map_err(Malformed::model)
-}
-
-/// Encodes a traversal with its budget.
-pub fn budget_out(traversal: &Traversal, budget: &Budget) -> proto::TravelRequest {
-    proto::TravelRequest {
-        chain: traversal.to_string(),
-        steps: budget.steps,
-        edges: budget.edges,
-        bytes: budget.bytes,
-        millis: budget.millis,
-        strategy: strategy_out(budget.strategy).into(),
-    }
-}
-
-fn strategy_out(strategy: Strategy) -> proto::Strategy {
-    match strategy {
-        Strategy::Sync => proto::Strategy::Sync,
-        Strategy::Prefetch => proto::Strategy::Prefetch,
-        Strategy::Async => proto::Strategy::Async,
-    }
 }
 
 /// An unknown strategy is replaced by the default, because all have the same result.
@@ -158,34 +137,8 @@ fn profile_out(profile: StepProfile) -> proto::StepProfile {
     }
 }
 
-fn profile_in(profile: proto::StepProfile) -> StepProfile {
-    StepProfile {
-        step: profile.step,
-        text: profile.text,
-        frontier: profile.frontier,
-        edges: profile.edges,
-        selected: profile.selected,
-        reached: profile.reached,
-        cached: profile.cached,
-        micros: profile.micros,
-    }
-}
-
 fn server_step_out(step: ServerStep) -> proto::ServerStep {
     proto::ServerStep {
-        server: step.server,
-        step: step.step,
-        frontier: step.frontier,
-        edges: step.edges,
-        vertices_micros: step.vertices_micros,
-        edges_micros: step.edges_micros,
-        prefetch_micros: step.prefetch_micros,
-        wait_micros: step.wait_micros,
-    }
-}
-
-fn server_step_in(step: proto::ServerStep) -> ServerStep {
-    ServerStep {
         server: step.server,
         step: step.step,
         frontier: step.frontier,
@@ -213,91 +166,5 @@ fn node_out(node: PathNode) -> proto::PathNode {
                 version: step.version.0,
             })
             .collect(),
-    }
-}
-
-fn node_in(node: proto::PathNode) -> Decoded<PathNode> {
-    let parents = list(node.parents, "parents", |step| {
-        Ok(PathStep {
-            parent: step.parent,
-            edge: edge_key_in(required(step.edge, "edge")?)?,
-            version: Version(step.version),
-        })
-    })?;
-    Ok(PathNode {
-        level: node.level,
-        vertex: vertex_id(node.high, node.low),
-        end: node.end,
-        parents,
-    })
-}
-
-/// Assembles a result from its pieces.
-#[derive(Debug, Default)]
-pub struct Assembly {
-    sets: Vec<WorkingSet>,
-    paths: Option<Paths>,
-    end: Option<proto::TravelEnd>,
-}
-
-impl Assembly {
-    /// Adds the next piece.
-    pub fn take(&mut self, reply: proto::TravelReply) -> Decoded<()> {
-        if self.end.is_some() {
-            return Err(Malformed::new("end", "nothing after it"));
-        }
-        for piece in reply.sets {
-            let vertices = ids_in(&piece.vertices, "sets.vertices")?;
-            match self.sets.last_mut() {
-                Some(set) if piece.more_of_last => set.vertices.extend(vertices),
-                None if piece.more_of_last => {
-                    return Err(Malformed::new(
-                        "sets.more_of_last",
-                        "a working set before its rest",
-                    ));
-                }
-                _ => self.sets.push(WorkingSet {
-                    hop: piece.hop,
-                    vertices,
-                }),
-            }
-        }
-        if let Some(piece) = reply.paths {
-            let nodes = &mut self.paths.get_or_insert_default().nodes;
-            nodes.extend(list(piece.nodes, "paths.nodes", node_in)?);
-        }
-        self.end = reply.end;
-        Ok(())
-    }
-
-    /// Returns the result assembled from all pieces.
-    pub fn finish(self) -> Decoded<TravelResult> {
-        let end = required(self.end, "end")?;
-        // Readers of the paths index the nodes by these numbers.
-        if let Some(paths) = &self.paths {
-            let nodes = paths.nodes.len();
-            let parents = paths.nodes.iter().flat_map(|n| &n.parents);
-            if parents.into_iter().any(|p| p.parent as usize >= nodes) {
-                return Err(Malformed::new(
-                    "paths.nodes.parents.parent",
-                    "the place of a node",
-                ));
-            }
-        }
-        Ok(TravelResult {
-            sets: self.sets,
-            paths: self.paths,
-            complete: end.complete,
-            stopped: list(end.stopped, "end.stopped", |stop| {
-                Ok(Stop {
-                    reason: reason_in(stop.reason)?,
-                    step: stop.step,
-                    vertices_left: stop.vertices_left,
-                })
-            })?,
-            profile: end.profile.into_iter().map(profile_in).collect(),
-            servers: end.servers.into_iter().map(server_step_in).collect(),
-            as_of: Version(end.as_of),
-        })
     }
 }

@@ -56,19 +56,6 @@ pub(super) fn packed_out(value: &Value) -> Bytes {
     out.into()
 }
 
-/// Decodes a buffer that contains exactly one value.
-pub(super) fn packed_in(bytes: &[u8]) -> Decoded<Value> {
-    let mut r = Reader::new(bytes);
-    let value = Value::decode(&mut r);
-    match value.and_then(|v| r.finish().map(|()| v)) {
-        Ok(value) => Ok(value),
-        Err(e) => Err(Malformed::new(
-            "packed",
-            format!("{} at byte {}", e.expected, e.at),
-        )),
-    }
-}
-
 /// Encodes properties; `None` for an empty set.
 pub fn properties_out(properties: &Properties, form: Form) -> Option<proto::Properties> {
     if properties.is_empty() {

@@ -3101,7 +3101,7 @@ pub struct Call {
 pub struct Request {
     #[prost(
         oneof = "request::Call",
-        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44, 45"
+        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44, 45, 46, 47"
     )]
     pub call: ::core::option::Option<request::Call>,
 }
@@ -3199,6 +3199,12 @@ pub mod request {
         WatchFiles(super::WatchFilesRequest),
         #[prost(message, tag = "45")]
         Shutdown(super::ShutdownRequest),
+        /// A read of the graph by a client of the same release, in the binary encoding of the release (`esker_model::graph_read`);
+        /// `graph_as` is one for a principal.
+        #[prost(bytes, tag = "46")]
+        Graph(::prost::alloc::vec::Vec<u8>),
+        #[prost(bytes, tag = "47")]
+        GraphAs(::prost::alloc::vec::Vec<u8>),
     }
 }
 /// A call that reads the graph, for a principal.
@@ -3285,7 +3291,7 @@ pub struct Answer {
 pub struct Reply {
     #[prost(
         oneof = "reply::Reply",
-        tags = "1, 2, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 42, 43, 44, 45"
+        tags = "1, 2, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 42, 43, 44, 45, 46"
     )]
     pub reply: ::core::option::Option<reply::Reply>,
 }
@@ -3379,7 +3385,19 @@ pub mod reply {
         WatchFiles(super::WatchFilesReply),
         #[prost(message, tag = "45")]
         Shutdown(super::ShutdownReply),
+        #[prost(message, tag = "46")]
+        Graph(super::GraphReply),
     }
+}
+/// A piece of the answer to `graph` or `graph_as`.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct GraphReply {
+    /// Encoded items.
+    #[prost(bytes = "bytes", tag = "1")]
+    pub items: ::prost::bytes::Bytes,
+    /// In the last piece: the encoded rest of the result.
+    #[prost(bytes = "vec", tag = "2")]
+    pub rest: ::prost::alloc::vec::Vec<u8>,
 }
 /// Generated client implementations.
 pub mod esker_client {

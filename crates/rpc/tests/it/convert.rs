@@ -1,5 +1,6 @@
 //! Tests of the conversion of the model's types to messages and back.
 
+use crate::decode;
 use crate::objects::{identity, object_id};
 use esker_model::record::UserAttribute;
 use esker_model::traversal::{
@@ -172,19 +173,19 @@ proptest! {
     #[test]
     fn vertices_and_edges_come_back(vertex in vertex(), edge in edge()) {
         for form in FORMS {
-            let back = convert::vertex_in(sent(&convert::vertex_out(&vertex, form))).unwrap();
+            let back = decode::vertex_in(sent(&convert::vertex_out(&vertex, form))).unwrap();
             prop_assert_eq!(&back, &vertex);
-            let back = convert::edge_in(sent(&convert::edge_out(&edge, form))).unwrap();
+            let back = decode::edge_in(sent(&convert::edge_out(&edge, form))).unwrap();
             prop_assert_eq!(&back, &edge);
             let frontier = [VertexId([7; 16]), edge.key.source];
             let message = sent(&convert::scanned_out(1, &edge, form));
-            prop_assert_eq!(convert::scanned_in(message, &frontier).unwrap(), (1, edge.clone()));
+            prop_assert_eq!(decode::scanned_in(message, &frontier).unwrap(), (1, edge.clone()));
             for difference in [
                 Difference::Vertex(None, Some(vertex.clone())),
                 Difference::Edge(Some(edge.clone()), None),
             ] {
                 let message = sent(&convert::difference_out(&difference, form));
-                prop_assert_eq!(convert::difference_in(message).unwrap(), difference);
+                prop_assert_eq!(decode::difference_in(message).unwrap(), difference);
             }
         }
     }
@@ -200,11 +201,11 @@ proptest! {
             ] {
                 let event = VertexEvent { version, change, archived };
                 let message = sent(&convert::vertex_event_out(&event, form));
-                prop_assert_eq!(convert::vertex_event_in(message).unwrap(), event);
+                prop_assert_eq!(decode::vertex_event_in(message).unwrap(), event);
             }
             let event = EdgeEvent { edge: edge.clone(), archived };
             let message = sent(&convert::edge_event_out(&event, form));
-            prop_assert_eq!(convert::edge_event_in(message).unwrap(), event);
+            prop_assert_eq!(decode::edge_event_in(message).unwrap(), event);
         }
     }
 
@@ -226,7 +227,7 @@ proptest! {
         for versions in [Versions::NOW, Versions::AsOf(at), Versions::Range(range)] {
             let types: Vec<_> = types.iter().map(|t| EdgeTypeId(*t)).collect();
             let select = EdgeSelect { types, versions, properties, after: None, };
-            let message = sent(&convert::select_out(&frontier, &select));
+            let message = sent(&decode::select_out(&frontier, &select));
             let back = convert::select_in(&message, &Schema::default()).unwrap();
             prop_assert_eq!(back, (frontier.clone(), select));
         }
@@ -262,7 +263,7 @@ proptest! {
 }
 
 fn assembled(result: &TravelResult) -> TravelResult {
-    let mut assembly = convert::Assembly::default();
+    let mut assembly = decode::Assembly::default();
     convert::pieces(result.clone(), |piece| {
         assembly.take(sent(&piece)).map_err(|e| format!("{e:?}"))
     })
@@ -320,7 +321,7 @@ fn budgets_come_back() {
             millis: None,
             strategy,
         };
-        let request = sent(&convert::budget_out(&traversal, &budget));
+        let request = sent(&decode::budget_out(&traversal, &budget));
         assert_eq!(convert::budget_in(&request), budget);
         assert_eq!(convert::traversal_in(&request).unwrap(), traversal);
     }

@@ -19,6 +19,7 @@ fn generate() -> String {
         .btree_map(".")
         .bytes(".esker.v1.Properties.packed")
         .bytes(".esker.v1.PeerMessage.message")
+        .bytes(".esker.v1.GraphReply.items")
         .bytes(".esker.v1.UserAttribute.packed")
         .build_client(true)
         .build_server(true)

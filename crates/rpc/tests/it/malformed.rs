@@ -1,6 +1,7 @@
 //! Tests that arbitrary bytes are decoded or refused with the name of a field, without a panic.
 
 use crate::convert::batch;
+use crate::decode;
 use esker_model::{Error, Schema};
 use esker_rpc::convert::{self, Malformed};
 use esker_rpc::frame::{RawToClient, RawToServer, call_number};
@@ -62,16 +63,16 @@ fn try_everything(bytes: &[u8]) {
     }
     let _ = RawToClient::decode(bytes);
     if let Ok(vertex) = proto::Vertex::decode(bytes) {
-        let _ = convert::vertex_in(vertex);
+        let _ = decode::vertex_in(vertex);
     }
     if let Ok(edge) = proto::ScannedEdge::decode(bytes) {
-        let _ = convert::scanned_in(edge, &[]);
+        let _ = decode::scanned_in(edge, &[]);
     }
     if let Ok(schema) = proto::SchemaReply::decode(bytes) {
         let _ = convert::schema_in(schema);
     }
     if let Ok(piece) = proto::TravelReply::decode(bytes) {
-        let mut assembly = convert::Assembly::default();
+        let mut assembly = decode::Assembly::default();
         if assembly.take(piece).is_ok() {
             let _ = assembly.finish();
         }

@@ -1,8 +1,11 @@
 //! Clients whose key or token is bound to a user (`esker-user`): each of their requests is answered on behalf of that user, whatever the
 //! request says, or refused.
 
+use crate::calls::reads_graph;
+use esker_model::codec::DecodeError;
+use esker_model::graph_read::{GraphCall, GraphCallAs};
 use esker_model::object::Principal;
-use esker_rpc::client::reads_graph;
+use esker_model::wire::{decode, encode};
 use esker_rpc::convert::{principal_in, principal_out};
 use esker_rpc::proto;
 use esker_rpc::proto::request::Call;
@@ -57,6 +60,17 @@ impl BoundUser {
                 call: Some(Call::As(Box::new(call))),
             });
         }
+        match request.call.as_ref() {
+            Some(Call::Graph(bytes)) => {
+                let call = decode::<GraphCall>(bytes).map_err(|e| malformed("graph", &e))?;
+                return self.bind_read(call, None, what);
+            }
+            Some(Call::GraphAs(bytes)) => {
+                let read = decode::<GraphCallAs>(bytes).map_err(|e| malformed("graph_as", &e))?;
+                return self.bind_read(read.call, Some(read.principal), what);
+            }
+            _ => {}
+        }
         let mut paths: Vec<&[u8]> = Vec::new();
         let slot = match request.call.as_mut() {
             // Types and servers are visible to everybody.
@@ -102,6 +116,29 @@ impl BoundUser {
         }
         Ok(request)
     }
+
+    /// Rewrites a read of the graph so that it is answered on behalf of the bound user.
+    fn bind_read(
+        &self,
+        call: GraphCall,
+        said: Option<Principal>,
+        what: &str,
+    ) -> Result<proto::Request, String> {
+        let call = match self.principal(said)? {
+            Some(principal) if call.depends_on_principal() => {
+                Call::GraphAs(encode(&GraphCallAs { call, principal }))
+            }
+            // Types are visible to everybody.
+            _ if call == GraphCall::Schema => Call::Graph(encode(&call)),
+            Some(user) => return Err(Self::refusal(&user, what)),
+            None => Call::Graph(encode(&call)),
+        };
+        Ok(proto::Request { call: Some(call) })
+    }
+}
+
+fn malformed(field: &str, e: &DecodeError) -> String {
+    format!("malformed message: `{field}`: {e}")
 }
 
 #[cfg(test)]
@@ -182,6 +219,28 @@ mod tests {
             let refused = bound().bind(request(call), "it").unwrap_err();
             assert!(refused.contains("not answered on behalf of one user"));
         }
+        let counts = GraphCall::Counts;
+        let as_user = request(Call::GraphAs(encode(&GraphCallAs {
+            call: counts.clone(),
+            principal: principal(1002, &[100, 7]),
+        })));
+        let bare = request(Call::Graph(encode(&counts)));
+        assert_eq!(bound().bind(bare, "counts"), Ok(as_user.clone()));
+        assert_eq!(bound().bind(as_user.clone(), "as"), Ok(as_user));
+        let root_read = request(Call::GraphAs(encode(&GraphCallAs {
+            call: counts,
+            principal: principal(0, &[]),
+        })));
+        assert!(bound().bind(root_read, "as").is_err());
+        let schema = request(Call::Graph(encode(&GraphCall::Schema)));
+        assert_eq!(bound().bind(schema.clone(), "schema"), Ok(schema));
+        let applied = request(Call::Graph(encode(&GraphCall::Applied(vec![1]))));
+        assert!(bound().bind(applied, "applied").is_err());
+        assert!(
+            bound()
+                .bind(request(Call::Graph(vec![99])), "graph")
+                .is_err()
+        );
         assert!(bound().bind(proto::Request::default(), "none").is_err());
         assert_eq!(BoundUser::default().bind(root.clone(), "as"), Ok(root));
     }

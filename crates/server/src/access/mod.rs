@@ -5,6 +5,7 @@
 
 mod bound;
 mod caller;
+pub(crate) mod needs;
 mod prove;
 pub(crate) mod table;
 
@@ -26,10 +27,11 @@ use esker_access::{
 use esker_model::object::Principal;
 use esker_model::{Error, Result};
 use http::{Request, Response, StatusCode};
+use needs::{Needs, READ};
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
-use table::{Needs, READ, RouteLookup};
+use table::RouteLookup;
 use tokio_rustls::TlsAcceptor;
 
 /// ALPN names of the protocols that the server speaks over TLS.

@@ -2,7 +2,7 @@
 
 use super::Access;
 use super::caller::{Caller, Denied, Requester, key_text};
-use super::table::ADMIN;
+use super::needs::ADMIN;
 use crate::http::SESSION_PREFIX;
 use crate::service::Service;
 use esker_access::authorized::Terms;

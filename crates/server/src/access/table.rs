@@ -1,7 +1,7 @@
 //! The roles that requests need: by method and path, and for calls by their numbers. A request that is not listed is refused.
 
-use crate::metrics::CALLS;
-use esker_access::Role;
+use super::needs::{ADMIN, ListedRoute, Needs, READ};
+use crate::calls::{CALLS, number_named};
 use esker_rpc::proto;
 use esker_rpc::proto::request::Call;
 use prost::Message as _;
@@ -9,77 +9,8 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
-/// Access that a request needs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Needs {
-    /// None: the answer reveals nothing of the data.
-    Nothing,
-    /// A client with at least that role.
-    Role(Role),
-    /// Another server of the cluster.
-    Server,
-}
-
-pub(crate) const INGEST: Needs = Needs::Role(Role::Ingest);
-pub(crate) const READ: Needs = Needs::Role(Role::Read);
-pub(crate) const WRITE: Needs = Needs::Role(Role::Write);
-pub(crate) const ADMIN: Needs = Needs::Role(Role::Admin);
-
 /// Number of `check`, which needs another role if it repairs.
-const CHECK: usize = 18;
-
-/// Names and roles of calls, indexed by their numbers in `Request`.
-const CALL_ROLES: [(&str, Needs); CALLS.len()] = [
-    ("unknown", ADMIN),
-    ("ping", READ),
-    ("schema", READ),
-    ("define", WRITE),
-    ("read_vertices", READ),
-    ("read_edges", READ),
-    ("scan_edges", READ),
-    ("scan_vertices", READ),
-    ("vertex_history", READ),
-    ("edge_history", READ),
-    ("degrees", READ),
-    ("top_degrees", READ),
-    ("counts", READ),
-    ("diff", READ),
-    ("travel", READ),
-    ("applied", READ),
-    ("apply", WRITE),
-    ("stats", READ),
-    ("check", READ),
-    ("compact", ADMIN),
-    ("persist", WRITE),
-    ("backup", ADMIN),
-    ("peer", Needs::Server),
-    ("cluster", READ),
-    ("placement", READ),
-    ("read_objects", READ),
-    ("find", READ),
-    ("tags", READ),
-    ("tag_where", WRITE),
-    ("set_index", WRITE),
-    ("window", WRITE),
-    ("none", ADMIN),
-    ("stat_file", READ),
-    ("list_files", READ),
-    ("walk_files", READ),
-    ("change_files", WRITE),
-    ("usage", READ),
-    ("usages", READ),
-    ("space", READ),
-    ("partitions", READ),
-    ("file_ids", READ),
-    ("as", READ),
-    ("left_out", READ),
-    ("look_file", READ),
-    ("watch_files", READ),
-    ("shutdown", ADMIN),
-];
-
-/// Calls without a gRPC method of their own: they are only made by `Exchange`.
-const BY_EXCHANGE: [&str; 4] = ["unknown", "peer", "window", "none"];
+const CHECK: usize = number_named("check");
 
 /// gRPC methods in `proto/` that are no calls of `Request`.
 const METHOD_ROLES: [(&str, Needs); 6] = [
@@ -90,18 +21,6 @@ const METHOD_ROLES: [(&str, Needs); 6] = [
     ("/esker.v1.Access/Grants", ADMIN),
     ("/esker.v1.Access/Token", ADMIN),
 ];
-
-/// One kind of request that is answered.
-#[derive(Debug, Clone)]
-pub(crate) struct ListedRoute {
-    /// HTTP method; GET includes HEAD.
-    pub(crate) method: &'static str,
-    /// Path pattern, in which `{…}` is one segment and `{*…}` the rest.
-    pub(crate) path: Cow<'static, str>,
-    pub(crate) needs: Needs,
-    /// Whether a bound client may make the request: the answer is limited to its user, or reveals nothing of the data.
-    pub(crate) per_user: bool,
-}
 
 /// Access that a request needs, and whether bound clients may make it ([`ListedRoute::per_user`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -123,10 +42,12 @@ fn camel(name: &str) -> String {
 
 /// Paths of the gRPC methods, all for POST.
 pub(crate) fn grpc_methods() -> impl Iterator<Item = (Cow<'static, str>, Needs)> {
-    let calls = CALL_ROLES
-        .iter()
-        .filter(|(name, _)| !BY_EXCHANGE.contains(name))
-        .map(|(name, needs)| (format!("/esker.v1.Esker/{}", camel(name)).into(), *needs));
+    let calls = CALLS.iter().filter(|call| !call.by_exchange).map(|call| {
+        (
+            format!("/esker.v1.Esker/{}", camel(call.name)).into(),
+            call.needs,
+        )
+    });
     let others = METHOD_ROLES
         .iter()
         .map(|(path, needs)| ((*path).into(), *needs));
@@ -203,7 +124,7 @@ pub(crate) fn needs_of_call(number: usize, request: &[u8]) -> Needs {
             Err(_) => ADMIN,
         };
     }
-    CALL_ROLES.get(number).map_or(ADMIN, |(_, needs)| *needs)
+    CALLS.get(number).map_or(ADMIN, |call| call.needs)
 }
 
 /// Access that a decoded call needs.
@@ -211,19 +132,14 @@ pub(crate) fn needs_of_message(number: usize, call: Option<&Call>) -> Needs {
     match call {
         // A repair changes derived rows.
         Some(Call::Check(check)) if check.repair => ADMIN,
-        _ => CALL_ROLES.get(number).map_or(ADMIN, |(_, needs)| *needs),
+        _ => CALLS.get(number).map_or(ADMIN, |call| call.needs),
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::needs::{INGEST, WRITE};
     use super::*;
-
-    #[test]
-    fn the_list_has_the_calls_in_their_order() {
-        let names: Vec<&str> = CALL_ROLES.iter().map(|(name, _)| *name).collect();
-        assert_eq!(names, CALLS);
-    }
 
     /// The gRPC methods in the files of `proto/`.
     fn methods() -> Vec<(String, String)> {

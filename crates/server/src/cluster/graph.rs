@@ -2,19 +2,11 @@
 
 use super::{Cluster, ClusterNames};
 use crate::service::Service;
-use esker::Database;
-use esker::filtered_stats;
-use esker_cluster::node::Caller;
+use esker::{Database, Stats};
+use esker_cluster::node::{BlockOn, ClusterGraph};
 use esker_model::namespace::Namespace;
-use esker_model::object::{
-    Find, FindReport, Found, ObjectKey, ObjectRead, Principal, TagInfo, TagReport, TagWhere,
-};
-use esker_model::traversal::{Budget, TravelResult};
-use esker_model::{
-    Cancel, Counts, Degree, DiffSelect, Difference, Edge, EdgeEvent, EdgeKey, EdgeSelect,
-    EdgeTypeId, Flow, GraphRead, Result, Schema, SchemaChange, Traversal, Version, VersionRange,
-    Vertex, VertexEvent, VertexId, VertexSelect,
-};
+use esker_model::object::{ObjectRead, Principal, TagReport, TagWhere};
+use esker_model::{GraphRead, GraphWrite as _, Result, Schema, SchemaChange, Version};
 use std::ops::Deref;
 use std::sync::Arc;
 
@@ -25,7 +17,7 @@ pub(crate) enum Graph<'a> {
     /// The database of a single server, on behalf of a principal.
     OnBehalf(Database),
     /// The graph of a cluster.
-    Cluster(ClusterGraph<'a>),
+    Cluster(ClusterGraph<'a, Cluster>),
 }
 
 impl<'a> Deref for Graph<'a> {
@@ -80,7 +72,8 @@ impl Service {
             (None, None) => Graph::Single(&self.database),
             (None, principal) => Graph::OnBehalf(self.database.on_behalf_of(principal)),
             (Some(cluster), principal) => Graph::Cluster(ClusterGraph {
-                cluster,
+                node: &cluster.node,
+                runtime: &**cluster,
                 seen,
                 principal: principal.cloned(),
             }),
@@ -98,6 +91,35 @@ impl Service {
         self.graph(seen.unwrap_or(Version::ZERO), principal)
     }
 
+    /// Extends the schema of the complete graph.
+    pub(crate) fn define(&self, changes: &[SchemaChange]) -> Result<Arc<Schema>> {
+        match &self.cluster {
+            None => self.database.define(changes),
+            Some(cluster) => cluster.define(changes),
+        }
+    }
+
+    /// Sizes of this server's disk and memory, with the counts of the complete graph.
+    pub(crate) fn stats(
+        &self,
+        graph: &dyn GraphRead,
+        principal: Option<&Principal>,
+    ) -> Result<Stats> {
+        if Principal::limited(principal).is_some() {
+            // Sizes and the newest version would include hidden data.
+            return Ok(Stats {
+                counts: graph.counts()?,
+                ..Stats::default()
+            });
+        }
+        let mut stats = self.database.stats()?;
+        if let Some(cluster) = &self.cluster {
+            stats.counts = graph.counts()?;
+            stats.newest = stats.newest.max(Some(cluster.node.newest()));
+        }
+        Ok(stats)
+    }
+
     /// Returns the schema. Does not block in a cluster.
     pub(crate) fn schema(&self) -> Result<Arc<Schema>> {
         match &self.cluster {
@@ -107,158 +129,25 @@ impl Service {
     }
 }
 
-/// The databases of all servers.
-pub(crate) struct ClusterGraph<'a> {
-    cluster: &'a Cluster,
-    seen: Version,
-    /// Principal of the calls, if there is one.
-    principal: Option<Principal>,
-}
-
-impl ClusterGraph<'_> {
-    fn caller(&self) -> Caller<'_> {
-        Caller {
-            seen: self.seen,
-            principal: self.principal.as_ref(),
-        }
-    }
-
-    /// Whether data may be hidden from the principal.
-    fn is_limited(&self) -> bool {
-        self.principal.as_ref().is_some_and(|a| a.uid != 0)
-    }
-
-    pub(crate) fn define(cluster: &Cluster, changes: &[SchemaChange]) -> Result<Arc<Schema>> {
-        cluster.wait(cluster.node.define(changes))
-    }
-
-    pub(crate) fn tag_where(
-        cluster: &Cluster,
-        change: &TagWhere,
-        _: &dyn Cancel,
-    ) -> Result<TagReport> {
-        // Servers that have begun complete their share.
-        cluster.wait(cluster.node.tag_where(change, cluster.node.newest()))
-    }
-
-    pub(crate) fn set_index(cluster: &Cluster, name: &str, on: bool) -> Result<bool> {
-        cluster.wait(cluster.node.set_index(name, on))
+impl BlockOn for Cluster {
+    fn block_on<T>(&self, work: impl Future<Output = T>) -> T {
+        self.wait(work)
     }
 }
 
-impl GraphRead for ClusterGraph<'_> {
-    fn schema(&self) -> Result<Arc<Schema>> {
-        self.cluster.node.schema()
+impl Cluster {
+    /// Adds definitions to the schema of all servers.
+    pub(crate) fn define(&self, changes: &[SchemaChange]) -> Result<Arc<Schema>> {
+        self.wait(self.node.define(changes))
     }
 
-    fn read_vertices(&self, ids: &[VertexId], as_of: Version) -> Result<Vec<Option<Vertex>>> {
-        let work = self.cluster.node.read_vertices(ids, as_of, self.caller());
-        self.cluster.wait(work)
+    /// Changes the tags of all objects that match a filter. Servers that have begun complete their share.
+    pub(crate) fn tag_where(&self, change: &TagWhere) -> Result<TagReport> {
+        self.wait(self.node.tag_where(change, self.node.newest()))
     }
 
-    fn read_edges(&self, keys: &[EdgeKey], as_of: Version) -> Result<Vec<Option<Edge>>> {
-        let work = self.cluster.node.read_edges(keys, as_of, self.caller());
-        self.cluster.wait(work)
-    }
-
-    fn scan_edges(
-        &self,
-        frontier: &[VertexId],
-        select: &EdgeSelect,
-        sink: &mut dyn FnMut(usize, Edge) -> Flow,
-    ) -> Result<()> {
-        let node = &self.cluster.node;
-        self.cluster
-            .wait(node.scan_edges(frontier, select, self.caller(), sink))
-    }
-
-    fn scan_vertices(
-        &self,
-        select: &VertexSelect,
-        sink: &mut dyn FnMut(Vertex) -> Flow,
-    ) -> Result<()> {
-        let node = &self.cluster.node;
-        self.cluster
-            .wait(node.scan_vertices(select, self.caller(), sink))
-    }
-
-    fn vertex_history(&self, id: VertexId, range: VersionRange) -> Result<Vec<VertexEvent>> {
-        let work = self.cluster.node.vertex_history(id, range, self.caller());
-        self.cluster.wait(work)
-    }
-
-    fn edge_history(&self, key: EdgeKey, range: VersionRange) -> Result<Vec<EdgeEvent>> {
-        let work = self.cluster.node.edge_history(key, range, self.caller());
-        self.cluster.wait(work)
-    }
-
-    fn degrees(&self, of: &[(VertexId, EdgeTypeId)]) -> Result<Vec<u64>> {
-        if self.is_limited() {
-            return filtered_stats::degrees(self, of);
-        }
-        self.cluster.wait(self.cluster.node.degrees(of, self.seen))
-    }
-
-    fn top_degrees(&self, edge_type: Option<EdgeTypeId>, limit: usize) -> Result<Vec<Degree>> {
-        if self.is_limited() {
-            return filtered_stats::top_degrees(self, edge_type, limit);
-        }
-        let work = self.cluster.node.top_degrees(edge_type, limit, self.seen);
-        self.cluster.wait(work)
-    }
-
-    fn counts(&self) -> Result<Counts> {
-        let counts = self.cluster.wait(self.cluster.node.counts(self.seen))?;
-        if self.is_limited() {
-            return filtered_stats::counts(self, counts);
-        }
-        Ok(counts)
-    }
-
-    fn diff(&self, select: &DiffSelect, sink: &mut dyn FnMut(Difference) -> Flow) -> Result<()> {
-        let node = &self.cluster.node;
-        self.cluster.wait(node.diff(select, self.caller(), sink))
-    }
-
-    fn travel(
-        &self,
-        traversal: &Traversal,
-        budget: &Budget,
-        cancel: &dyn Cancel,
-    ) -> Result<TravelResult> {
-        let node = &self.cluster.node;
-        self.cluster
-            .wait(node.travel(traversal, budget, cancel, self.caller()))
-    }
-
-    fn applied(&self, idempotency_key: &[u8]) -> Result<bool> {
-        self.cluster
-            .wait(self.cluster.node.applied(idempotency_key))
-    }
-}
-
-impl ObjectRead for ClusterGraph<'_> {
-    fn read_objects(
-        &self,
-        keys: &[ObjectKey],
-        principal: Option<&Principal>,
-    ) -> Result<Vec<Option<Found>>> {
-        let work = self.cluster.node.read_objects(keys, principal, self.seen);
-        self.cluster.wait(work)
-    }
-
-    fn find(
-        &self,
-        find: &Find,
-        cancel: &dyn Cancel,
-        sink: &mut dyn FnMut(Found) -> Flow,
-    ) -> Result<FindReport> {
-        let node = &self.cluster.node;
-        self.cluster.wait(node.find(find, self.seen, cancel, sink))
-    }
-
-    fn tags(&self, principal: Option<&Principal>) -> Result<Vec<TagInfo>> {
-        self.cluster
-            .wait(self.cluster.node.tags(principal, self.seen))
+    /// Enables or disables an index on a name.
+    pub(crate) fn set_index(&self, name: &str, on: bool) -> Result<bool> {
+        self.wait(self.node.set_index(name, on))
     }
 }

@@ -18,7 +18,7 @@ mod shared;
 mod storage;
 
 pub(crate) use convert::apply_options_in;
-pub(crate) use graph::{ClusterGraph, Graph, Names};
+pub(crate) use graph::{Graph, Names};
 pub(crate) use names::ClusterNames;
 pub(crate) use peer_requests::PeerServer;
 pub use storage::Switch;

@@ -112,7 +112,9 @@ pub(super) fn schema(request: &ApiRequest<'_>) -> Answer {
 
 pub(super) fn stats(request: &ApiRequest<'_>) -> Answer {
     let schema = request.service.schema()?;
-    let stats = crate::answer::stats(request.service, &*request.graph(), request.principal())?;
+    let stats = request
+        .service
+        .stats(&*request.graph(), request.principal())?;
     let vertices = stats
         .counts
         .vertices

@@ -39,7 +39,7 @@ use esker_rpc::proto;
 use esker_rpc::proto::failure::Kind;
 use http::{HeaderValue, Request, Response, StatusCode, header};
 use query::Query;
-pub(crate) use routes::{listed_routes, routes, with_security_headers};
+pub(crate) use routes::{listed_routes, routes};
 use serde_json::{Value as Json, json};
 use std::sync::Arc;
 use table::{Endpoint, Run};

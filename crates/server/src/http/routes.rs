@@ -3,13 +3,13 @@
 
 use super::table::{self, Endpoint, Verb};
 use super::{answer, console, prove, request_body, sparql, status};
-use crate::access::table::{ADMIN, ListedRoute, Needs, READ, WRITE};
+use crate::access::needs::{ADMIN, ListedRoute, Needs, READ, WRITE};
 use crate::service::Service;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::State;
 use axum::routing::{MethodFilter, MethodRouter, on};
-use http::{HeaderName, HeaderValue, Request, Response, header};
+use http::{Request, Response};
 use sparql::RdfEndpoint;
 use std::sync::Arc;
 
@@ -216,31 +216,4 @@ pub(crate) fn routes(service: &Arc<Service>) -> Router {
         router = router.route(endpoint.path, api(endpoint));
     }
     router.with_state(Arc::clone(service))
-}
-
-/// Headers of all responses but gRPC's, unless a response has its own: browsers must trust the content type, must not give the response
-/// to pages of other origins without CORS, and must not store it.
-const SECURITY_HEADERS: [(HeaderName, HeaderValue); 3] = [
-    (
-        header::X_CONTENT_TYPE_OPTIONS,
-        HeaderValue::from_static("nosniff"),
-    ),
-    (
-        HeaderName::from_static("cross-origin-resource-policy"),
-        HeaderValue::from_static("same-origin"),
-    ),
-    (header::CACHE_CONTROL, HeaderValue::from_static("no-store")),
-];
-
-/// Adds headers that restrict what browsers do with a response.
-pub(crate) fn with_security_headers(mut response: Response<Body>) -> Response<Body> {
-    let headers = response.headers_mut();
-    let kind = headers.get(header::CONTENT_TYPE);
-    if kind.is_some_and(|k| k.as_bytes().starts_with(b"application/grpc")) {
-        return response;
-    }
-    for (name, value) in SECURITY_HEADERS {
-        headers.entry(name).or_insert(value);
-    }
-    response
 }

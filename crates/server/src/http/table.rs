@@ -4,7 +4,7 @@
 use super::api::{self, Answer, ApiRequest};
 use super::write::WriteKind;
 use super::{change_feed, console, files, objects, openlineage, view};
-use crate::access::table::{INGEST, Needs, READ, WRITE};
+use crate::access::needs::{INGEST, Needs, READ, WRITE};
 
 /// HTTP method of an endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -4,7 +4,7 @@
 
 use super::gate::{Assignments, Fences, Gate};
 use crate::access::Access;
-use crate::listen::{Acceptor, Phase, serve, wait_for_phase};
+use crate::connection::{Acceptor, Phase, serve, wait_for_phase};
 use crate::service::{Service, ThreadPools};
 use crate::settings::Settings;
 use crate::stop_request::StopFlag;

@@ -16,8 +16,8 @@ pub use membership::{MemberStatus, MembershipClient, StoreStatus};
 
 use crate::access::Access;
 use crate::cluster::config::ClusterConfig;
+use crate::connection::Phase;
 use crate::limits::FLUSH_MAX;
-use crate::listen::Phase;
 use crate::metrics::Metrics;
 use esker::OpenOptions;
 use esker_cluster::member::Input;

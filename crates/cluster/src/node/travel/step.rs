@@ -181,7 +181,7 @@ impl Node {
             }
             self.pause_after(attempt).await;
         }
-        Err(super::super::read::kept_moving())
+        Err(super::super::fan_out::kept_moving())
     }
 
     /// Expands vertices that have some edges here, and reports reached vertices to their homes.

@@ -3,7 +3,7 @@
 use super::super::query::Query;
 use super::super::{ApiError, api::ApiRequest, failed, failure};
 use super::home::{changes_out, distinct};
-use crate::access::table::READ;
+use crate::access::needs::READ;
 use crate::access::{BoundUser, Requester};
 use crate::call::CallState;
 use crate::service::Service;

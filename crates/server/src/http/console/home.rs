@@ -257,7 +257,7 @@ pub(in super::super) fn home(request: &ApiRequest<'_>) -> Answer {
     let service = request.service;
     let graph = request.graph();
     let schema = graph.schema()?;
-    let stats = crate::answer::stats(service, &*graph, request.principal())?;
+    let stats = service.stats(&*graph, request.principal())?;
     // Totals are hidden from a limited principal, because they include hidden data.
     let limited = request.is_limited();
     let vertices = stats.counts.vertices.iter().filter_map(|(t, n)| {

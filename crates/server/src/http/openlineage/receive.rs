@@ -45,7 +45,7 @@ fn types(service: &Service) -> Result<Types, Error> {
     if let Ok(types) = Types::resolve(&*service.schema()?) {
         return Ok(types);
     }
-    let schema = crate::answer::define(service, &Types::changes())?;
+    let schema = service.define(&Types::changes())?;
     Types::resolve(&schema).map_err(|e: SchemaError| Error::from(e))
 }
 

@@ -2,7 +2,7 @@
 
 use super::super::table::{Endpoint, Run, Verb, read};
 use super::{data, jobs};
-use crate::access::table::INGEST;
+use crate::access::needs::INGEST;
 
 const fn events(
     path: &'static str,

@@ -22,7 +22,7 @@ mod service_description;
 mod update;
 
 use super::{failed, status_of};
-use crate::access::table::Needs;
+use crate::access::needs::Needs;
 use crate::access::{BoundUser, Requester};
 use crate::call::CallState;
 use crate::service::{ClientSlot, InFlight, Service};

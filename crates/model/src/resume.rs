@@ -1,9 +1,7 @@
 //! Continues an interrupted scan after the last item that the caller received.
 
-use esker_model::object::{Find, FindReport, Found};
-use esker_model::{
-    Edge, EdgeKey, EdgeSelect, Flow, Version, Versions, Vertex, VertexId, VertexTypeId,
-};
+use crate::object::{Find, FindReport, Found};
+use crate::{Edge, EdgeKey, EdgeSelect, Flow, Version, Versions, Vertex, VertexId, VertexTypeId};
 use std::ops::ControlFlow;
 
 /// Position of an edge scan: edges are ordered by frontier index, type and destination, newest version first.
@@ -135,9 +133,9 @@ impl FindResume {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use esker_model::Properties;
-    use esker_model::filter::Expr;
-    use esker_model::object::ObjectId;
+    use crate::Properties;
+    use crate::filter::Expr;
+    use crate::object::ObjectId;
 
     fn found(id: u64) -> Found {
         Found {
