@@ -185,7 +185,7 @@ def test_rdf_is_loaded(db, tmp_path, packed):
 
 def test_changes_are_watched(db):
     if db.role == "attached":
-        with pytest.raises(esker.UnavailableError):
+        with pytest.raises(esker.InUseError):
             db.watch()
         return
     changes = db.watch(period=0.01)

@@ -252,7 +252,7 @@ pub(crate) fn restore(backup: &Path, target: &Path) -> Result<()> {
         && owner.state != OwnerState::Released
         && Process::current().liveness_of(&owner.process) != Liveness::Dead
     {
-        return Err(Error::Unavailable(format!(
+        return Err(Error::InUse(format!(
             "the backup `{}` is open in process {} on host {}: close it and repeat (to copy an open database, use \
              backup)",
             backup.display(),
@@ -268,7 +268,7 @@ pub(crate) fn restore(backup: &Path, target: &Path) -> Result<()> {
     copy_rdf(&source, &copy)?;
     copy_file(&backup.join("FORMAT"), &draft.path.join("FORMAT"))?;
     verify(&copy, engine).map_err(|e| match e {
-        Error::Target(message) | Error::Unavailable(message) => Error::Target(message),
+        Error::Target(message) | Error::InUse(message) => Error::Target(message),
         e => Error::Target(format!(
             "the backup `{}` is damaged, nothing was restored: {e}",
             backup.display()

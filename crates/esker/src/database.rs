@@ -80,7 +80,7 @@ impl std::fmt::Debug for Database {
 }
 
 fn closed() -> Error {
-    Error::Unavailable("the database was closed".into())
+    Error::Closed("the database was closed".into())
 }
 
 impl Database {
@@ -231,7 +231,7 @@ impl Database {
             }
             if *losses > 20 && since.elapsed() > OWNER_ANSWER_MAX {
                 let pid = remote.pid();
-                return Err(Error::Unavailable(format!(
+                return Err(Error::InUse(format!(
                     "process {pid}, which has `{}` open, drops each connection; end it (kill {pid}) and repeat",
                     self.shared.folder.path.display()
                 )));
@@ -292,7 +292,7 @@ impl Database {
     pub fn engine(&self) -> Result<(Arc<crate::engine::Engine>, Arc<dyn crate::engine::Clock>)> {
         match &*self.session()? {
             Session::Owner(owner) => Ok((owner.shared_engine()?, Arc::new(SystemClock))),
-            Session::Attached(_) | Session::Server(_) => Err(Error::Unavailable(
+            Session::Attached(_) | Session::Server(_) => Err(Error::InUse(
                 "another process has the database open: end that process and repeat".into(),
             )),
         }
@@ -381,13 +381,13 @@ impl Database {
     ) -> Result<BulkReport> {
         match &*self.session()? {
             Session::Owner(o) => o.operations()?.bulk_load(mutations, progress),
-            Session::Attached(r) => Err(Error::Unavailable(format!(
+            Session::Attached(r) => Err(Error::InUse(format!(
                 "a bulk load needs `{}` to itself, but process {} has it open: end that process and repeat, or import \
                  in batches",
                 self.shared.folder.path.display(),
                 r.pid()
             ))),
-            Session::Server(c) => Err(Error::Unavailable(format!(
+            Session::Server(c) => Err(Error::InUse(format!(
                 "a bulk load needs the database to itself, but {} is a server: import in batches, or load into the \
                  folder before it is served",
                 c.address()

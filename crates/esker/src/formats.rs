@@ -50,7 +50,7 @@ impl Database {
         };
         let store =
             open_engine(engine, &folder.store(), &settings, false).map_err(|e| match e.kind() {
-                ErrorKind::Unavailable => Error::Unavailable(format!(
+                ErrorKind::Unavailable => Error::InUse(format!(
                     "`{target}` is in use: end what has it open, and repeat"
                 )),
                 _ => e,

@@ -145,7 +145,7 @@ impl<N: Namespace> PrivateSubtree<N> {
             .files
             .change(self.principal.as_ref(), &[Change::Merge(subtree)])?;
         let done = done.into_iter().next().unwrap_or_else(|| {
-            Err(Error::Unavailable(
+            Err(Error::Undecided(
                 "the merge of a subtree got no answer; check whether it is there".into(),
             ))
         })?;

@@ -134,7 +134,7 @@ impl Remote {
                 Ok((connection, welcome))
             }
             Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
-                Err(NoConnection::Refused(Error::Unavailable(format!(
+                Err(NoConnection::Refused(Error::InUse(format!(
                     "`{}` belongs to another user: only the user whose process has a database open may attach to it, unless \
                      they let others in (chmod 755 on the folder `owner` in it, before it is opened)",
                     socket.path().display()

@@ -171,7 +171,7 @@ impl OwnerWait {
         }
         if self.since.elapsed() > OWNER_ANSWER_MAX {
             let pid = record.owner.as_ref().map_or(0, |o| o.process.pid);
-            return Err(Error::Unavailable(format!(
+            return Err(Error::InUse(format!(
                 "process {pid} has `{}` open and has not answered for {} s; wait for it, or end it (kill {pid}) and \
                  repeat",
                 folder.path.display(),
@@ -206,7 +206,7 @@ impl OwnerWait {
 
 fn in_use_elsewhere(folder: &Folder, owner: &OwnerInfo) -> Error {
     let Process { host, pid, .. } = &owner.process;
-    Error::Unavailable(format!(
+    Error::InUse(format!(
         "`{}` is open in process {pid} on host {host}, and only processes of that host (and container) can share it: \
          run there, or end that process and repeat",
         folder.path.display()

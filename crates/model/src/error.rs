@@ -100,9 +100,26 @@ pub enum Error {
     /// The target is not a database, or one that this build cannot open.
     #[error("{0}")]
     Target(String),
-    /// The database's owner process or server cannot be reached, or stopped responding.
+    /// The process or server that has the data does not answer, is starting or is stopping. Remedy: repeat the call once it is
+    /// back.
     #[error("{0}")]
     Unavailable(String),
+    /// Others use the same data or all of a resource at this moment, and nothing was done. Remedy: repeat the call soon.
+    #[error("{0}")]
+    Busy(String),
+    /// A change was sent, and whether it was made is not known. Remedy: repeat it with its idempotency key, which makes it once,
+    /// or read what is there.
+    #[error("{0}")]
+    Undecided(String),
+    /// Another process has the database or the file to itself. Remedy: end that process, or go through it.
+    #[error("{0}")]
+    InUse(String),
+    /// A message of another release arrived. Remedy: use the same release on both sides.
+    #[error("{0}")]
+    OtherRelease(String),
+    /// The handle or the database was closed. Remedy: open it again.
+    #[error("{0}")]
+    Closed(String),
     /// The change is blocked by a lease on a cached answer. Nothing was changed; retry after the lease has expired.
     #[error(
         "what would change is leased to clients for {millis} ms more; nothing was done, try again then"
@@ -123,7 +140,7 @@ pub enum ErrorKind {
     Missing,
     /// The call is wrong and must be changed.
     Invalid,
-    /// Retrying, perhaps at another server, may help.
+    /// The call is right, and may succeed at another time. The variant of the error says when.
     Unavailable,
     /// The disk or the machine needs attention.
     Storage,
@@ -151,7 +168,13 @@ impl Error {
             | Self::Target(_) => ErrorKind::Invalid,
             Self::Corrupt { .. } => ErrorKind::Corrupt,
             Self::Io { .. } | Self::Store { .. } => ErrorKind::Storage,
-            Self::Unavailable(_) | Self::Leased { .. } => ErrorKind::Unavailable,
+            Self::Unavailable(_)
+            | Self::Busy(_)
+            | Self::Undecided(_)
+            | Self::InUse(_)
+            | Self::OtherRelease(_)
+            | Self::Closed(_)
+            | Self::Leased { .. } => ErrorKind::Unavailable,
             Self::Interrupted => ErrorKind::Interrupted,
         }
     }

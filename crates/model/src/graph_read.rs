@@ -308,7 +308,7 @@ fn same_number<I>(items: Vec<I>, call: &GraphCall) -> Result<Vec<I>> {
     if items.len() == call.named_rows() {
         return Ok(items);
     }
-    Err(Error::Unavailable(format!(
+    Err(Error::OtherRelease(format!(
         "the process that has the database answered a call about {} rows with {}: use the same release on both sides",
         call.named_rows(),
         items.len()

@@ -128,7 +128,7 @@ impl Files {
         let mut answers = self.target.names().change(principal, &[change])?;
         answers
             .pop()
-            .unwrap_or_else(|| Err(Error::Unavailable("a change got no answer".into())))
+            .unwrap_or_else(|| Err(Error::Undecided("a change got no answer".into())))
     }
 
     /// Applies several changes; returns the result of the last one, or the first error.

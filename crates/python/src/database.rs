@@ -102,7 +102,7 @@ impl Core {
         let closed = || {
             raise(
                 py,
-                &Error::Unavailable(format!("`{}` was closed: open it again", self.target)),
+                &Error::Closed(format!("`{}` was closed: open it again", self.target)),
             )
         };
         database.clone().ok_or_else(closed)
@@ -643,7 +643,7 @@ impl Core {
         let database = self.database(py)?;
         work(py, |_| {
             let (engine, _) = database.engine().map_err(|_| {
-                Error::Unavailable(
+                Error::InUse(
                     "changes are announced by the process that has the database open: watch there"
                         .into(),
                 )

@@ -19,15 +19,29 @@ const fn class(kind: ErrorKind) -> Option<&'static str> {
     }
 }
 
+/// Returns the class in `esker.errors` for an error, as [`class`].
+fn class_of(error: &Error) -> Option<&'static str> {
+    match error {
+        Error::Busy(_) | Error::Leased { .. } => Some("BusyError"),
+        Error::Undecided(_) => Some("UndecidedError"),
+        Error::InUse(_) => Some("InUseError"),
+        error => class(error.kind()),
+    }
+}
+
 /// Converts an error of the engine to a Python exception.
 pub(crate) fn raise(py: Python<'_>, error: &Error) -> PyErr {
-    raise_text(py, error.kind(), error.to_string())
+    raise_as(py, class_of(error), error.to_string())
 }
 
 /// Converts a message to a Python exception.
 pub(crate) fn raise_text(py: Python<'_>, kind: ErrorKind, text: String) -> PyErr {
+    raise_as(py, class(kind), text)
+}
+
+fn raise_as(py: Python<'_>, class: Option<&str>, text: String) -> PyErr {
     static MODULE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-    let Some(name) = class(kind) else {
+    let Some(name) = class else {
         return PyKeyboardInterrupt::new_err(text);
     };
     let module = MODULE.get_or_try_init(py, || {

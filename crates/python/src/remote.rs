@@ -53,7 +53,8 @@ pub(crate) fn ask(
             .map_err(|e| Error::io(format!("the answer of {endpoint}"), e))?;
         match answer.status {
             200..300 => Ok(Some((kind, text))),
-            429 | 503 => Err(Error::Unavailable(text)),
+            429 => Err(Error::Busy(text)),
+            503 => Err(Error::Unavailable(text)),
             _ => Err(invalid(text)),
         }
     })

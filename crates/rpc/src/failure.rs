@@ -44,6 +44,9 @@ fn kind_of(error: &Error) -> Kind {
 /// a batch that is sent again with its idempotency key applies once.
 pub const RETRY: &str = "again";
 
+/// Time after which a client repeats a call that others were in the way of, in milliseconds.
+const BUSY_RETRY_MS: u32 = 50;
+
 /// Failure of an overloaded server.
 pub fn busy(message: String, retry_after_ms: u32) -> proto::Failure {
     proto::Failure {
@@ -56,10 +59,14 @@ pub fn busy(message: String, retry_after_ms: u32) -> proto::Failure {
 
 /// Encodes an error as a message.
 pub fn failure_out(error: &Error) -> proto::Failure {
-    if let Error::Leased { millis } = error {
+    match error {
         // The call had no effect, and the time for a retry is known.
-        let millis = u32::try_from(*millis).unwrap_or(u32::MAX);
-        return busy(error.to_string(), millis);
+        Error::Leased { millis } => {
+            let millis = u32::try_from(*millis).unwrap_or(u32::MAX);
+            return busy(error.to_string(), millis);
+        }
+        Error::Busy(message) => return busy(message.clone(), BUSY_RETRY_MS),
+        _ => {}
     }
     let (code, texts, numbers) = parts(error);
     proto::Failure {
@@ -117,6 +124,10 @@ fn parts(error: &Error) -> (&'static str, Vec<String>, Vec<u64>) {
             vec![u64::from(e.errno.number().unsigned_abs())],
         ),
         Error::Target(_) => ("target", vec![], vec![]),
+        Error::Undecided(_) => ("undecided", vec![], vec![]),
+        Error::InUse(_) => ("in-use", vec![], vec![]),
+        Error::OtherRelease(_) => ("release", vec![], vec![]),
+        Error::Closed(_) => ("closed", vec![], vec![]),
         // The message is sufficient, or is all that other processes can use.
         _ => ("", vec![], vec![]),
     }
@@ -160,8 +171,16 @@ fn schema_parts(error: &SchemaError) -> (&'static str, Vec<String>, Vec<u64>) {
 
 /// Restores an error from a message.
 pub fn failure_in(mut failure: proto::Failure) -> Error {
-    if failure.code == "target" {
-        return Error::Target(failure.message);
+    let by_message: Option<fn(String) -> Error> = match failure.code.as_str() {
+        "target" => Some(Error::Target),
+        "undecided" => Some(Error::Undecided),
+        "in-use" => Some(Error::InUse),
+        "release" => Some(Error::OtherRelease),
+        "closed" => Some(Error::Closed),
+        _ => None,
+    };
+    if let Some(error) = by_message {
+        return error(failure.message);
     }
     let mut texts = std::mem::take(&mut failure.texts).into_iter();
     restore(&failure.code, &mut texts, &failure.numbers).unwrap_or_else(|| by_kind(failure))
@@ -176,9 +195,8 @@ fn by_kind(failure: proto::Failure) -> Error {
             message,
         },
         Ok(Kind::Missing | Kind::Invalid) => Error::Invalid(message),
-        Ok(Kind::Unspecified | Kind::Unavailable | Kind::Busy) | Err(_) => {
-            Error::Unavailable(message)
-        }
+        Ok(Kind::Busy) => Error::Busy(message),
+        Ok(Kind::Unspecified | Kind::Unavailable) | Err(_) => Error::Unavailable(message),
     }
 }
 

@@ -30,7 +30,7 @@ use std::time::{Duration, Instant};
 pub(crate) fn answer(service: &Service, request: Request, call: Call) {
     let late = call.options.deadline.is_some_and(|d| Instant::now() >= d);
     let outcome = if late {
-        Err(Stop::Failed(Error::Unavailable(
+        Err(Stop::Failed(Error::Busy(
             "the call waited for a thread until its deadline passed: the server is busy".into(),
         )))
     } else {

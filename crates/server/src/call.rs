@@ -302,7 +302,8 @@ impl Call {
     /// Answers with an error that a retry may avoid: a server that the call needs is unreachable.
     pub(crate) fn failed_for_now(self, error: &Error) {
         let mut failure = failure_out(error);
-        if error.kind() == ErrorKind::Unavailable {
+        let elsewhere = matches!(error, Error::InUse(_) | Error::OtherRelease(_));
+        if error.kind() == ErrorKind::Unavailable && failure.retry_after_ms == 0 && !elsewhere {
             RETRY.clone_into(&mut failure.code);
         }
         self.done(Reply::Failure(failure));
@@ -365,7 +366,7 @@ impl Drop for Call {
                 }
             } else {
                 // A panic, or a client that received no more.
-                failure_out(&Error::Unavailable(
+                failure_out(&Error::Undecided(
                     "the server could not finish this call; its log says more".into(),
                 ))
             };

@@ -424,7 +424,7 @@ impl Service {
         cluster.spawn(async move {
             let done = match inner.names(NamesCall::Change(changes), seen).await {
                 Ok(Answer::Changed(done)) => Ok(done),
-                Ok(_) => Err(Error::Unavailable(
+                Ok(_) => Err(Error::OtherRelease(
                     "a server answered another request: use the same release on all".into(),
                 )),
                 Err(e) => Err(e),

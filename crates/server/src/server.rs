@@ -145,7 +145,7 @@ impl Server {
         match database.role() {
             Role::Owner => {}
             Role::Attached { pid } => {
-                return Err(Error::Unavailable(format!(
+                return Err(Error::InUse(format!(
                     "process {pid} has the database open: a server must be the one that opens it first; end that process, \
                      or wait until it is done, and repeat"
                 )));
@@ -318,7 +318,7 @@ impl Server {
     /// secret: it must not appear in a list of processes or in a log.
     pub fn console_link(&self) -> Result<String> {
         let running = self.running.as_ref();
-        let running = running.ok_or_else(|| Error::Unavailable("the server has stopped".into()))?;
+        let running = running.ok_or_else(|| Error::Closed("the server has stopped".into()))?;
         let user = esker_access::peer::own_user();
         let ticket = running.service.access.sessions().ticket(
             format!("the user who started the server (user {user})"),

@@ -253,7 +253,7 @@ impl Service {
             return Err(full.failure());
         }
         let outcome = told.await.map_err(|_| {
-            failure_out(&Error::Unavailable(
+            failure_out(&Error::Undecided(
                 "the server could not finish this call; its log says more".into(),
             ))
         })?;

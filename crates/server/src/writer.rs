@@ -196,7 +196,7 @@ fn apply(service: &Service, group: Vec<Write>) {
 
 fn failed_after<T>(writes: &mut [Result<T>], why: &Error) {
     for write in writes.iter_mut().filter(|w| w.is_ok()) {
-        *write = Err(Error::Unavailable(format!(
+        *write = Err(Error::Undecided(format!(
             "the batch was applied but could not be made durable: {why}"
         )));
     }

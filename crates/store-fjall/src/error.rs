@@ -17,7 +17,7 @@ pub(crate) fn explain(doing: &str, path: &Path, error: fjall::Error) -> Error {
         fjall::Error::Io(source) | fjall::Error::Storage(fjall::LsmError::Io(source)) => {
             disk(doing, path, source)
         }
-        fjall::Error::Locked => Error::Unavailable(format!(
+        fjall::Error::Locked => Error::InUse(format!(
             "{place} is open in another process; close it there, or reach it through that process"
         )),
         fjall::Error::InvalidVersion(found) => {

@@ -11,7 +11,7 @@ pub(crate) fn explain(doing: &str, path: &Path, error: rocksdb::Error) -> Error 
     let text = error.into_string();
     let has = |part: &str| text.contains(part);
     if has("lock hold by current process") || (has("While lock file") && has("LOCK")) {
-        return Error::Unavailable(format!(
+        return Error::InUse(format!(
             "{place} is open in another process; close it there, or reach it through that process"
         ));
     }

@@ -27,22 +27,27 @@ from ._run import Run, run
 from ._table import Table
 from ._times import Version
 from .errors import (
+    BusyError,
     CorruptError,
     EskerError,
+    InUseError,
     InvalidError,
     MissingError,
     StorageError,
     UnavailableError,
+    UndecidedError,
 )
 
 __all__ = [
     "Batch",
+    "BusyError",
     "Change",
     "Commit",
     "CorruptError",
     "Database",
     "EskerError",
     "Event",
+    "InUseError",
     "Inserted",
     "InvalidError",
     "Lineage",
@@ -51,6 +56,7 @@ __all__ = [
     "StorageError",
     "Table",
     "UnavailableError",
+    "UndecidedError",
     "UserImpact",
     "Version",
     "Vertex",

@@ -1,12 +1,15 @@
 """Exceptions, classified by the remedy."""
 
 __all__ = [
+    "BusyError",
     "CorruptError",
     "EskerError",
+    "InUseError",
     "InvalidError",
     "MissingError",
     "StorageError",
     "UnavailableError",
+    "UndecidedError",
 ]
 
 
@@ -23,7 +26,19 @@ class InvalidError(EskerError, ValueError):
 
 
 class UnavailableError(EskerError, ConnectionError):
-    """Try again: the database's owner or server cannot be reached, or the database was closed."""
+    """Try again later: the database's owner or server cannot be reached, or the database was closed."""
+
+
+class BusyError(UnavailableError):
+    """Try again soon: others use the same data, or all of a resource. Nothing was done."""
+
+
+class UndecidedError(UnavailableError):
+    """Repeat the change with its idempotency key, or read what is there: whether it was made is not known."""
+
+
+class InUseError(UnavailableError):
+    """End the process that has the database or the file to itself, or go through it."""
 
 
 class StorageError(EskerError, OSError):

@@ -29,7 +29,7 @@ pub(crate) fn run(args: &ConsoleArgs, context: &mut Context) -> anyhow::Result<O
             drop(database);
             show_remote(&place, args, context)
         }
-        (Role::Attached { .. }, None) => Err(Error::Unavailable(format!(
+        (Role::Attached { .. }, None) => Err(Error::InUse(format!(
             "another program has `{}` open and does not serve the console: close it, or let a server have the database (`esker serve {0}`)",
             args.target
         ))

@@ -112,7 +112,7 @@ impl Node {
         let free =
             |state: &mut super::State| state.keys_in_progress.insert(name.clone()).then_some(());
         if self.wait_until(KEY_WAIT_MAX, free).await.is_none() {
-            return Err(Error::Unavailable(
+            return Err(Error::Undecided(
                 "the same batch is still in progress; ask again for its outcome".into(),
             ));
         }
@@ -198,7 +198,7 @@ impl Node {
                 }
             }
         }
-        Err(Error::Unavailable(format!(
+        Err(Error::Busy(format!(
             "the vertices of this batch kept moving during {ATTEMPTS_MAX} attempts; nothing was applied, try again"
         )))
     }

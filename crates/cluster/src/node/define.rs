@@ -4,7 +4,9 @@ use super::Node;
 use super::peers::unexpected;
 use crate::peer::{Request, Response};
 use crate::vnode::ServerId;
-use esker_model::{Error, GraphRead as _, GraphWrite as _, Result, Schema, SchemaChange};
+use esker_model::{
+    Error, ErrorKind, GraphRead as _, GraphWrite as _, Result, Schema, SchemaChange,
+};
 use futures_util::future::join_all;
 use std::sync::Arc;
 
@@ -104,7 +106,7 @@ impl Node {
                 Ok(Response::Schema(changes)) => return self.adopt_types(&changes),
                 Ok(_) => return Err(unexpected(first)),
                 // The numbering server may be starting as well, and waiting for this one.
-                Err(Error::Unavailable(_)) => self.host.sleep(20).await,
+                Err(e) if e.kind() == ErrorKind::Unavailable => self.host.sleep(20).await,
                 Err(e) => return Err(e),
             }
         }

@@ -114,5 +114,5 @@ impl Node {
 }
 
 pub(crate) fn kept_moving() -> Error {
-    Error::Unavailable("the edges asked for kept moving between servers; try again".into())
+    Error::Busy("the edges asked for kept moving between servers; try again".into())
 }

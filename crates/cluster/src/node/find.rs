@@ -15,7 +15,7 @@ use esker_model::object::{
     Find, FindReport, Found, ObjectKey, ObjectRead, Principal, TagInfo, TagReport, TagWhere,
 };
 use esker_model::schema::nearest;
-use esker_model::{Cancel, Error, Flow, Result, Version};
+use esker_model::{Cancel, Error, ErrorKind, Flow, Result, Version};
 use futures_util::future::{Either, join_all, select};
 use std::collections::{BTreeMap, VecDeque};
 use std::pin::{Pin, pin};
@@ -55,8 +55,9 @@ impl Node {
         let mut pause = RETRY_FIRST;
         loop {
             match self.objects_at(server, call.clone()).await {
-                Err(Error::Unavailable(_))
-                    if self.time.monotonic_micros().saturating_sub(began) < RETRY_MICROS =>
+                Err(e)
+                    if e.kind() == ErrorKind::Unavailable
+                        && self.time.monotonic_micros().saturating_sub(began) < RETRY_MICROS =>
                 {
                     self.host.sleep(pause).await;
                     pause *= 2;
@@ -296,9 +297,11 @@ impl Node {
         }
         match failed {
             None => Ok(changed),
-            Some((server, Error::Unavailable(e))) => Err(Error::Unavailable(format!(
-                "the index on `{name}` was changed on some servers, but not on {server}: {e}; repeat it"
-            ))),
+            Some((server, e)) if e.kind() == ErrorKind::Unavailable => {
+                Err(Error::Unavailable(format!(
+                    "the index on `{name}` was changed on some servers, but not on {server}: {e}; repeat it"
+                )))
+            }
             Some((_, e)) => Err(e),
         }
     }
@@ -369,7 +372,7 @@ impl Search<'_> {
                 let server = source.server;
                 let page = match page {
                     Ok(page) => page,
-                    Err(Error::Unavailable(_)) => {
+                    Err(e) if e.kind() == ErrorKind::Unavailable => {
                         self.report.missing.push(server.0);
                         break;
                     }

@@ -170,7 +170,7 @@ impl Node {
     }
 
     fn stopping(&self) -> Error {
-        Error::Unavailable(format!(
+        Error::Undecided(format!(
             "{} is stopping, and the outcome of the write is unknown; try again",
             self.settings.id
         ))

@@ -149,7 +149,7 @@ impl Node {
         }
         let tx = self.state().pending.blocker(vertices, at);
         tx.map_or(Ok(()), |tx| {
-            Err(Error::Unavailable(format!(
+            Err(Error::Busy(format!(
                 "{}: a batch that {} coordinates has been undecided for {} s, and this request may \
                  depend on it; try again once that server answers",
                 self.settings.id,

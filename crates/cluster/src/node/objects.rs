@@ -159,7 +159,7 @@ impl Node {
             other.is_none().then_some(())
         };
         if self.wait_until(UNDECIDED_MAX, free).await.is_none() {
-            return Err(Error::Unavailable(format!(
+            return Err(Error::Busy(format!(
                 "{}: a batch has been undecided for {} s, and the objects to be tagged may depend \
                  on it; nothing was tagged here, try again",
                 self.settings.id,

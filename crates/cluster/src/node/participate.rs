@@ -87,7 +87,7 @@ impl Node {
             Some(PrepareOutcome::Moved(splits)) => return Ok(Response::Moved(splits)),
             Some(PrepareOutcome::Over) => return Ok(Response::Over),
             None => {
-                return Err(Error::Unavailable(format!(
+                return Err(Error::Busy(format!(
                     "{}: a vertex of this batch has been splitting, or another batch of it undecided, for {} s; nothing was applied, try \
                      again",
                     self.settings.id,
@@ -189,7 +189,7 @@ impl Node {
             (over || state.committing.insert(tx)).then(|| (state.pending.part(tx), over))
         };
         let Some((prepared, over)) = self.wait_until(COMMIT_WAIT_MAX, claim).await else {
-            return Err(Error::Unavailable(format!(
+            return Err(Error::Busy(format!(
                 "{} is committing it already",
                 self.settings.id
             )));
@@ -329,7 +329,7 @@ impl Node {
         let splits = self.merge_stored_splits(adopt.vertex, splits);
         if let Some(table) = &adopt.table {
             if adopt.rows.len() as u64 != table.rows {
-                return Err(Error::Unavailable(format!(
+                return Err(Error::Busy(format!(
                     "a partition arrived with {} rows of {}; it will be sent again",
                     adopt.rows.len(),
                     table.rows

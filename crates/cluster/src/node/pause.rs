@@ -60,7 +60,7 @@ impl Node {
         };
         match self.wait_until(PAUSE_MAX + QUIET_MAX, free).await {
             Some(()) => Ok(ChangeGuard(self)),
-            None => Err(Error::Unavailable(format!(
+            None => Err(Error::Busy(format!(
                 "{} is kept waiting by one copy of the cluster after another; try again",
                 self.settings.id
             ))),
@@ -126,7 +126,7 @@ impl Node {
         {
             let mut state = self.state();
             if state.pausing.paused_by.is_some_and(|other| other != id) {
-                return Err(Error::Unavailable(format!(
+                return Err(Error::Busy(format!(
                     "{}: another copy of the cluster is being made; try again when it is done",
                     self.settings.id
                 )));

@@ -87,7 +87,7 @@ impl Node {
 
 /// Error for a response whose kind does not match the request.
 pub(crate) fn unexpected(from: ServerId) -> Error {
-    Error::Unavailable(format!(
+    Error::OtherRelease(format!(
         "{from} answered another request: do all servers run the same release?"
     ))
 }

@@ -192,7 +192,7 @@ impl Node {
             (!state.own.decided.values().any(open)).then_some(())
         };
         if self.wait_until(DECIDING_MAX, settled).await.is_none() {
-            return Err(Error::Unavailable(format!(
+            return Err(Error::Busy(format!(
                 "{} is busy deciding",
                 self.settings.id
             )));

@@ -15,7 +15,7 @@ use crate::peer::{Adopt, Change, Decided, Part, PartOp, Prepared, Request, Respo
 use crate::placement::SplitState;
 use crate::vnode::ServerId;
 use esker_engine::SideWrites;
-use esker_model::{Commit, Error, Result, Version, VertexId};
+use esker_model::{Commit, ErrorKind, Result, Version, VertexId};
 use esker_store::Table;
 use futures_util::future::join_all;
 use std::collections::BTreeMap;
@@ -115,7 +115,7 @@ impl Node {
                     // A permanent error says more than an unreachable server.
                     if failure
                         .as_ref()
-                        .is_none_or(|f| matches!(f, Error::Unavailable(_)))
+                        .is_none_or(|f| f.kind() == ErrorKind::Unavailable)
                     {
                         failure = Some(e);
                     }

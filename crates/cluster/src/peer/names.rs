@@ -4,7 +4,7 @@ use esker_engine::{DirectorySums, PlannedRow, RawEntry};
 use esker_model::key::Counter;
 use esker_model::namespace::{AppliedChange, Change, FileError, Name, SpaceBy};
 use esker_model::object::Principal;
-use esker_model::{Error, VertexId, wire_enum, wire_struct};
+use esker_model::{Error, ErrorKind, VertexId, wire_enum, wire_struct};
 
 /// One server's part of a namespace change that concerns several servers.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -156,8 +156,12 @@ pub enum NamesReply {
 pub enum Refusal {
     /// A file system error.
     File(FileError),
-    /// The change may succeed later, or has been done.
+    /// A server that the change needs does not answer.
     Unavailable(String),
+    /// The change was not made; it may succeed soon.
+    Busy(String),
+    /// Whether the change was made is not known.
+    Undecided(String),
     /// Another reason, as text.
     Other(String),
 }
@@ -166,7 +170,9 @@ impl From<Error> for Refusal {
     fn from(e: Error) -> Self {
         match e {
             Error::File(e) => Self::File(e),
-            Error::Unavailable(text) => Self::Unavailable(text),
+            Error::Busy(text) => Self::Busy(text),
+            Error::Undecided(text) => Self::Undecided(text),
+            e if e.kind() == ErrorKind::Unavailable => Self::Unavailable(e.to_string()),
             e => Self::Other(e.to_string()),
         }
     }
@@ -177,6 +183,8 @@ impl From<Refusal> for Error {
         match refusal {
             Refusal::File(e) => e.into(),
             Refusal::Unavailable(text) => Self::Unavailable(text),
+            Refusal::Busy(text) => Self::Busy(text),
+            Refusal::Undecided(text) => Self::Undecided(text),
             Refusal::Other(text) => Self::Invalid(text),
         }
     }
@@ -229,4 +237,6 @@ wire_enum!(Refusal {
     0 File(e),
     1 Unavailable(text),
     2 Other(text),
+    3 Busy(text),
+    4 Undecided(text),
 });

@@ -47,7 +47,7 @@ pub(super) enum SetStatus {
 }
 
 fn lost_changes() -> Error {
-    Error::Unavailable("the changes were lost on their way to the store; try again".into())
+    Error::Undecided("the changes were lost on their way to the store; try again".into())
 }
 
 impl Engine {

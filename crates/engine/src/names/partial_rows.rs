@@ -158,7 +158,7 @@ struct RunNotes {
 
 /// Error that stops a run; [`PartialRows::take_stop`] has the reason.
 pub(super) fn stopped_error() -> Error {
-    Error::Unavailable("a row of the namespace is on another server; try again".into())
+    Error::Busy("a row of the namespace is on another server; try again".into())
 }
 
 impl<'a> PartialRows<'a> {

@@ -267,7 +267,7 @@ fn check_age(numbered: &ProducerKey, now_millis: u64, since: u64) -> Result<()> 
         )));
     }
     if since > numbered.created_millis.saturating_add(BATCH_AGE_MILLIS_MAX) {
-        return Err(Error::Unavailable(format!(
+        return Err(Error::Undecided(format!(
             "a batch was made {} hours ago by a client that has been forgotten since, so it is not \
              known whether the batch was applied; check whether its changes are there, and write \
              them again if not",

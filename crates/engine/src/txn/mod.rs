@@ -270,7 +270,7 @@ impl Engine {
 const BATCH_SMALL: usize = 16;
 
 fn lost_write() -> Error {
-    Error::Unavailable("the write was lost on its way to the store; try again".into())
+    Error::Undecided("the write was lost on its way to the store; try again".into())
 }
 
 fn take_answer(ticket: &Ticket) -> Option<Result<Commit>> {

@@ -189,7 +189,7 @@ fn a_repetition_after_the_producer_was_forgotten_is_refused() {
     assert_eq!((forget(&small), rows(&small).0), (1, 0));
     for idempotency_key in [first, second] {
         let e = apply(&small, idempotency_key).unwrap_err();
-        assert!(matches!(e, Error::Unavailable(_)), "{e:?}");
+        assert!(matches!(e, Error::Undecided(_)), "{e:?}");
         assert!(e.to_string().contains("24 hours ago"), "{e}");
     }
     // A batch made now cannot have been applied before, whatever its number.
@@ -213,7 +213,7 @@ fn a_row_made_anew_does_not_know_what_was_before() {
     assert_eq!(forgotten, 1);
     assert!(apply(numbered(&small, 1, 0)).unwrap().applied);
     let e = apply(before).unwrap_err();
-    assert!(matches!(e, Error::Unavailable(_)), "{e:?}");
+    assert!(matches!(e, Error::Undecided(_)), "{e:?}");
 }
 
 /// The sweep has found the producer's row to be old; then the producer writes, and then the sweep continues.
@@ -382,7 +382,7 @@ impl Model {
             }
             Ok(false) => {}
             Err(e) => {
-                prop_assert!(matches!(e, Error::Unavailable(_)), "{:?}", e);
+                prop_assert!(matches!(e, Error::Undecided(_)), "{:?}", e);
                 prop_assert!(age > BATCH_AGE_MILLIS_MAX, "it is young: {:?}", n);
             }
         }

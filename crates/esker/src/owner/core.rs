@@ -55,7 +55,7 @@ impl HeartbeatStatus {
 
     fn check(&self) -> Result<()> {
         if self.replaced.load(Ordering::Acquire) {
-            return Err(Error::Unavailable(format!(
+            return Err(Error::InUse(format!(
                 "another host has taken over `{}`, because this process gave no heartbeat for {} \
                  s; what was acknowledged is kept: open it again",
                 self.folder.path.display(),

@@ -105,9 +105,7 @@ impl Owner {
     fn core(&self) -> Result<&Core> {
         match &self.core {
             Some(core) => core.usable().map(|()| &**core),
-            None => Err(esker_model::Error::Unavailable(
-                "the database was closed".into(),
-            )),
+            None => Err(esker_model::Error::Closed("the database was closed".into())),
         }
     }
 

@@ -269,7 +269,7 @@ fn accept(listener: &UnixListener, core: &Arc<Core>, connections: &Arc<Connectio
                 std::process::id(),
                 core.folder.path.display()
             );
-            let _ = refuse(&stream, &Error::Unavailable(message));
+            let _ = refuse(&stream, &Error::Busy(message));
             continue;
         }
         let listed = ConnectionGuard {
@@ -317,7 +317,7 @@ fn serve(stream: &UnixStream, core: &Core, connections: &Connections) {
         return;
     }
     if let Some(whole) = &core.part_of {
-        let _ = refuse(stream, &Error::Unavailable(whole.clone()));
+        let _ = refuse(stream, &Error::InUse(whole.clone()));
         return;
     }
     let identity = match Identity::of(stream, core) {
@@ -357,7 +357,7 @@ fn serve(stream: &UnixStream, core: &Core, connections: &Connections) {
             Ok(Some(kind)) => kind,
             Err(e) if e.kind() == std::io::ErrorKind::FileTooLarge => {
                 let busy = "requests of other users take all the memory that this process has for them; try again";
-                let _ = refuse(stream, &Error::Unavailable(busy.into()));
+                let _ = refuse(stream, &Error::Busy(busy.into()));
                 return;
             }
             _ => return,
@@ -419,7 +419,7 @@ fn greet(mut stream: &UnixStream, hello: &[u8]) -> std::io::Result<()> {
                 hello.version,
                 hello.protocol
             );
-            refuse(stream, &Error::Unavailable(message))?;
+            refuse(stream, &Error::OtherRelease(message))?;
             Err(std::io::ErrorKind::InvalidData.into())
         }
         _ => Err(std::io::ErrorKind::InvalidData.into()),

@@ -200,7 +200,7 @@ pub(super) fn lock(folder: &Path) -> Result<Writer> {
     match file.try_lock() {
         Ok(()) => {}
         Err(fs::TryLockError::WouldBlock) => {
-            return Err(Error::Unavailable(format!(
+            return Err(Error::InUse(format!(
                 "another process writes RDF data in `{}`; wait until it is done",
                 folder.display()
             )));

@@ -34,7 +34,7 @@ fn what_was_acknowledged_is_there_and_a_record_cut_short_is_not() {
             insert(&mut rdf, n);
             ends.push(rdf.log_bytes());
         }
-        assert!(matches!(Rdf::change(&path), Err(Error::Unavailable(_))));
+        assert!(matches!(Rdf::change(&path), Err(Error::InUse(_))));
         assert_eq!(Rdf::read(&path).unwrap().data().len(), 5);
     }
     let log = fs::read_dir(&path)

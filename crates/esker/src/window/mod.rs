@@ -12,7 +12,7 @@ mod storage;
 
 use crate::limits::WINDOW_BYTES;
 use checkpoint_writer::{CheckpointWriter, WindowState};
-use esker_model::{Error, Flow, Result};
+use esker_model::{Error, ErrorKind, Flow, Result};
 use esker_store::segment::put_commit;
 use esker_store::{
     BulkLoad, Cursor, Durability, KeyRange, Read, Snapshot, Store, StoreStats, Table, WriteBatch,
@@ -102,7 +102,7 @@ impl Window {
     fn harden_to(&self, last: u64) -> Result<()> {
         loop {
             match self.writer.wait_for(last) {
-                Err(Error::Unavailable(_)) => {}
+                Err(e) if e.kind() == ErrorKind::Unavailable => {}
                 done => return done,
             }
         }

@@ -302,7 +302,7 @@ impl OpenFile {
                 Err(e) => return Err(e),
             }
         }
-        Err(Error::Unavailable(format!(
+        Err(Error::Busy(format!(
             "{path} was created and deleted again and again; it was not opened, try again"
         )))
     }
@@ -432,7 +432,7 @@ pub fn external_content_error(path: &NamePath, content: &Content) -> FileError {
 
 fn one(mut answers: Vec<Result<AppliedChange>>) -> Result<AppliedChange> {
     answers.pop().unwrap_or_else(|| {
-        Err(Error::Unavailable(
+        Err(Error::Undecided(
             "a change got no answer; check whether it was made".into(),
         ))
     })

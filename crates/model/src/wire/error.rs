@@ -99,6 +99,11 @@ wire_enum!(Error {
     15 Unavailable(message),
     16 Leased { millis },
     17 Interrupted,
+    18 Busy(message),
+    19 Undecided(message),
+    20 InUse(message),
+    21 OtherRelease(message),
+    22 Closed(message),
 });
 
 impl Wire for Errno {
@@ -245,6 +250,11 @@ mod tests {
             },
             Error::Target("t".into()),
             Error::Unavailable("u".into()),
+            Error::Busy("b".into()),
+            Error::Undecided("d".into()),
+            Error::InUse("i".into()),
+            Error::OtherRelease("o".into()),
+            Error::Closed("c".into()),
             Error::Leased { millis: 300 },
             Traversal::parse("v(").unwrap_err().into(),
             Expr::parse("a = = 1", None).unwrap_err().into(),

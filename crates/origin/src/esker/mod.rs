@@ -94,15 +94,15 @@ impl Connect for Esker {
             let link = link.map_err(|e| {
                 let origin = self.origin_url.to_string().into();
                 let why = printable(e.to_string().as_bytes());
-                match e {
+                match e.kind() {
                     // A server that requires TLS may say so, or just close the connection.
-                    esker_model::Error::Unavailable(_)
+                    esker_model::ErrorKind::Unavailable
                         if self.address.tls.is_none() && why.contains("before any greeting") =>
                     {
                         let why = format!("{why} (for an origin over TLS: esker+tls://)").into();
                         Error::Unreachable { origin, why }
                     }
-                    esker_model::Error::Unavailable(_) => Error::Unreachable { origin, why },
+                    esker_model::ErrorKind::Unavailable => Error::Unreachable { origin, why },
                     // The server may accept TLS only.
                     _ if self.address.tls.is_none() => {
                         let why = format!("{why} (for an origin over TLS: esker+tls://)").into();

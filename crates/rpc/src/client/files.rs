@@ -13,7 +13,6 @@ use crate::failure::failure_in;
 use crate::frame::{RawToClient, call_bytes, put_call, put_cancel, put_credit};
 use crate::limits::{CREDIT_BYTES, OUTGOING_BYTES_MAX};
 use crate::proto;
-use crate::proto::failure::Kind;
 use crate::proto::reply::Reply;
 use crate::proto::request::Call;
 use bytes::Bytes;
@@ -307,7 +306,7 @@ impl FileLink {
 
     /// Error for a response of the wrong kind.
     fn wrong_reply(&self) -> Error {
-        Error::Unavailable(format!(
+        Error::OtherRelease(format!(
             "{} answered another request: use the same release on both sides",
             self.address.authority()
         ))
@@ -362,17 +361,14 @@ impl FileLink {
             }
             match proto::Reply::decode(piece).ok().and_then(|r| r.reply) {
                 Some(Reply::Failure(failure)) => {
-                    return Err(match Kind::try_from(failure.kind) {
-                        Ok(Kind::Busy) => Error::Unavailable(failure.message),
-                        _ => failure_in(failure),
-                    });
+                    return Err(failure_in(failure));
                 }
                 Some(reply) => match take(reply)? {
                     Next::More => {}
                     Next::Enough => return Ok(()),
                 },
                 None => {
-                    return Err(Error::Unavailable(format!(
+                    return Err(Error::OtherRelease(format!(
                         "{} answered with what this build does not understand: use the same release",
                         self.address.authority()
                     )));
@@ -424,7 +420,7 @@ impl FileLink {
         };
         let this = &*pending.link;
         if !this.outgoing.push(part, OUTGOING_BYTES_MAX) {
-            return Err(Error::Unavailable(format!(
+            return Err(Error::Busy(format!(
                 "more than {OUTGOING_BYTES_MAX} bytes wait to be sent to {}, which takes them in too slowly",
                 this.address.authority()
             )));

@@ -106,9 +106,8 @@ impl CallError {
     pub(crate) fn into_error(self) -> Error {
         match self {
             Self::Failed(e) => e,
-            Self::Lost(message) | Self::Busy { message, .. } | Self::Moved { why: message, .. } => {
-                Error::Unavailable(message)
-            }
+            Self::Busy { message, .. } => Error::Busy(message),
+            Self::Lost(message) | Self::Moved { why: message, .. } => Error::Unavailable(message),
         }
     }
 }
@@ -294,6 +293,7 @@ impl Client {
         let mut troubled: Option<Instant> = None;
         let mut pause = Duration::from_millis(5);
         loop {
+            let mut error: fn(String) -> Error = Error::Unavailable;
             let (message, after) = match self.connection().and_then(|c| call(&c)) {
                 Ok(value) => return Ok(value),
                 Err(CallError::Failed(e)) => return Err(e),
@@ -305,12 +305,15 @@ impl Client {
                     pause = (pause * 2).min(Duration::from_millis(500));
                     (message, pause)
                 }
-                Err(CallError::Busy { message, after }) => (message, after),
+                Err(CallError::Busy { message, after }) => {
+                    error = Error::Busy;
+                    (message, after)
+                }
             };
             let since = *troubled.get_or_insert_with(Instant::now);
             let left = patience.saturating_sub(since.elapsed());
             if left.is_zero() {
-                return Err(Error::Unavailable(format!(
+                return Err(error(format!(
                     "{message} (tried for {})",
                     connect::seconds(patience)
                 )));
@@ -375,7 +378,7 @@ impl Client {
                             }
                         }
                         None => {
-                            return Err(CallError::Failed(Error::Unavailable(format!(
+                            return Err(CallError::Failed(Error::OtherRelease(format!(
                                 "{} answered with what this build does not understand: use the same release",
                                 self.shared.address.authority()
                             ))));
@@ -469,7 +472,7 @@ impl Client {
 
     /// Error for a response of the wrong kind.
     fn wrong_reply(&self) -> Error {
-        Error::Unavailable(format!(
+        Error::OtherRelease(format!(
             "{} answered another request: use the same release on both sides",
             self.shared.address.authority()
         ))

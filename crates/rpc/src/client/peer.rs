@@ -178,7 +178,7 @@ impl PeerLink {
             id,
         };
         if !self.outgoing.push(part, PEER_WAITING_BYTES_MAX) {
-            return Err(Error::Unavailable(format!(
+            return Err(Error::Busy(format!(
                 "more than {PEER_WAITING_BYTES_MAX} bytes wait to be sent to {at}, which takes them in too slowly"
             )));
         }

@@ -86,6 +86,11 @@ fn every() -> Vec<Error> {
         },
         Error::Target("no database".into()),
         Error::Unavailable("gone".into()),
+        Error::Busy("others write".into()),
+        Error::Undecided("no answer".into()),
+        Error::InUse("open in process 7".into()),
+        Error::OtherRelease("use the same".into()),
+        Error::Closed("open it".into()),
         Error::Interrupted,
     ]
 }

@@ -303,7 +303,7 @@ impl Peer {
             if let Ok(answer) = tokio::time::timeout(CALL_MAX, sending.as_mut()).await {
                 break answer.and_then(|answer| {
                     decode(&answer).map_err(|e| {
-                        Error::Unavailable(format!(
+                        Error::OtherRelease(format!(
                             "malformed answer: {e}: use the same release on all servers"
                         ))
                     })

@@ -32,7 +32,7 @@ use esker::{Database, Durability, WindowFigures};
 use esker_cluster::node::{PAGE_ROWS, Settings};
 use esker_cluster::peer::PeerRequest;
 use esker_cluster::{Host, Node, ServerId};
-use esker_model::{Error, Result};
+use esker_model::{Error, ErrorKind, Result};
 use esker_rpc::convert::counts_out;
 use esker_rpc::map::Map;
 use esker_rpc::proto;
@@ -232,8 +232,8 @@ impl Cluster {
             let joined = loop {
                 match cluster.node.join(&waiting).await {
                     // Another server is busy with a change, or went away again.
-                    Err(Error::Unavailable(why)) => {
-                        tracing::info!(why, "not joined yet");
+                    Err(e) if e.kind() == ErrorKind::Unavailable => {
+                        tracing::info!(why = %e, "not joined yet");
                         tokio::time::sleep(JOIN_AGAIN).await;
                     }
                     joined => break joined,

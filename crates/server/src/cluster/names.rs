@@ -37,7 +37,7 @@ pub(crate) struct ClusterNames<'a> {
 
 /// Error for an answer to another call.
 fn wrong_answer() -> Error {
-    Error::Unavailable("a server answered another request: use the same release on all".into())
+    Error::OtherRelease("a server answered another request: use the same release on all".into())
 }
 
 impl ClusterNames<'_> {

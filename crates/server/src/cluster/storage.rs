@@ -129,7 +129,7 @@ impl ClusterConfig {
     pub(super) fn check_not_switching(&self) -> Result<()> {
         match self.switching()? {
             None => Ok(()),
-            Some(switch) => Err(Error::Unavailable(format!(
+            Some(switch) => Err(Error::InUse(format!(
                 "the cluster in `{}` is being resized to {} servers; if no process is doing that, \
                  complete it with `esker cluster resize FILE --servers {}`",
                 self.storage.display(),

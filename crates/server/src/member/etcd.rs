@@ -83,7 +83,7 @@ impl Etcd {
             return Ok((lease, revision));
         }
         let _ = self.client.revoke(lease).await;
-        Err(Error::Unavailable(format!(
+        Err(Error::InUse(format!(
             "another process is still member {id} of the cluster: if that one has ended, its lease \
              will within seconds; if not, give this one another address"
         )))

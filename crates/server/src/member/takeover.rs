@@ -106,7 +106,7 @@ pub(crate) fn take_over(storage: &Path, store: u32, epoch: u64) -> Result<PathBu
         .last_key_value()
         .filter(|(newest, _)| **newest >= epoch)
     {
-        return Err(Error::Unavailable(format!(
+        return Err(Error::InUse(format!(
             "store {store} was claimed at epoch {epoch}, and `{}` has it at epoch {newer} already: this claim is out of date",
             storage.display()
         )));
@@ -139,7 +139,7 @@ fn check_not_open(folder: &Path) -> Result<()> {
     let held = File::open(&lock)
         .is_ok_and(|lock| matches!(lock.try_lock(), Err(fs::TryLockError::WouldBlock)));
     if held {
-        return Err(Error::Unavailable(format!(
+        return Err(Error::InUse(format!(
             "a process has `{}` open that knows nothing of etcd: stop the cluster as it was before",
             folder.display()
         )));
@@ -246,7 +246,7 @@ fn copy_quiet(from: &Path, to: &Path) -> Result<()> {
         }
         if Instant::now() >= until {
             let _ = remove(to);
-            return Err(Error::Unavailable(format!(
+            return Err(Error::InUse(format!(
                 "`{}` is written to all the time, though the lease of its last holder has ended: \
                  is its process in another cluster's, or one without etcd? End it; it is tried \
                  again",

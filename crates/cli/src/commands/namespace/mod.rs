@@ -60,7 +60,7 @@ fn apply(
     let mut done = database.change(principal, &[change])?;
     match done.pop() {
         Some(done) => done,
-        None => Err(Error::Unavailable(
+        None => Err(Error::Undecided(
             "the change was lost on the way to the server; repeat it".into(),
         )),
     }

@@ -148,7 +148,8 @@ fn refused(status: u16, answer: &mut Response<'_>) -> anyhow::Error {
         ),
         404 | 406 => usage(message),
         400..500 if status != 429 && status != 408 => Error::Invalid(message).into(),
-        429 | 503 => Error::Unavailable(message).into(),
+        429 => Error::Busy(message).into(),
+        503 => Error::Unavailable(message).into(),
         _ => anyhow::anyhow!("{message}"),
     }
 }

@@ -69,7 +69,7 @@ impl Node {
                 calls.answers = calls.answers.split_off(&call.over);
             }
             if call.incarnation < calls.incarnation || call.number < calls.below {
-                return Some(Err(Error::Unavailable(
+                return Some(Err(Error::Busy(
                     "a call arrived after its caller had given up".into(),
                 )));
             }
@@ -86,7 +86,7 @@ impl Node {
             }
         };
         self.wait_until(FIRST_MAX, look).await.unwrap_or_else(|| {
-            Err(Error::Unavailable(
+            Err(Error::Undecided(
                 "the same changes are still in progress".into(),
             ))
         })

@@ -20,7 +20,7 @@ use esker_model::limits::BATCH_MUTATIONS_MAX;
 use esker_model::namespace::tags::TAG_PREFIX;
 use esker_model::namespace::{AppliedChange, Change as NameChange, Changes, Kind, hash_of, root};
 use esker_model::object::Principal;
-use esker_model::{Error, GraphRead as _, Op, Result, Version, VertexId};
+use esker_model::{Error, ErrorKind, GraphRead as _, Op, Result, Version, VertexId};
 use futures_util::future::join_all;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -90,7 +90,8 @@ impl Node {
         // A required server is temporarily unavailable. The only change of a call has the call's idempotency key, so
         // a repetition is applied once.
         if changes.len() == 1
-            && let Some(Err(Error::Unavailable(_))) = answers.first()
+            && let Some(Err(e)) = answers.first()
+            && e.kind() == ErrorKind::Unavailable
         {
             answers.swap_remove(0)?;
         }
@@ -124,7 +125,7 @@ impl Node {
         if answers.len() == sent.changes.len() {
             return Ok(Some(answers));
         }
-        Err(Error::Unavailable(format!(
+        Err(Error::Undecided(format!(
             "{server} was restarted while it was asked for the outcome of changes; try again"
         )))
     }
@@ -399,7 +400,7 @@ impl Node {
             }
             pause = (2 * pause + 1).min(PAUSE_MAX);
         }
-        Err(Error::Unavailable(format!(
+        Err(Error::Busy(format!(
             "{}: other changes interfered with each of {ATTEMPTS_MAX} attempts; nothing was done, try again",
             change.path()
         )))

@@ -87,7 +87,7 @@ impl Node {
     /// Waits until an operation in progress may have ended.
     pub(super) async fn wait_for_names(&self, deadline: u64) -> Result<()> {
         if self.time.now_millis() > deadline {
-            return Err(Error::Unavailable(format!(
+            return Err(Error::Busy(format!(
                 "{}: a change of the namespace has been in progress for {} s; nothing was done, try again",
                 self.settings.id,
                 BUSY_MAX / 1000
@@ -349,5 +349,5 @@ impl Node {
 }
 
 pub(super) fn kept_moving() -> Error {
-    Error::Unavailable("the entries of a directory kept moving between servers; try again".into())
+    Error::Busy("the entries of a directory kept moving between servers; try again".into())
 }

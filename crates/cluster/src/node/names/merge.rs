@@ -218,7 +218,7 @@ impl Node {
             is_retry: false,
         };
         let done = self.change_names(changes).await?.pop();
-        done.unwrap_or_else(|| Err(Error::Unavailable("a change got no answer".into())))
+        done.unwrap_or_else(|| Err(Error::Undecided("a change got no answer".into())))
     }
 
     async fn make_contents(

@@ -16,7 +16,7 @@ use esker_model::object::Principal;
 use esker_model::traversal::{
     Budget, Paths, ServerStep, Start, StepProfile, StopReason, Strategy, TravelResult, Traversal,
 };
-use esker_model::{Cancel, Error, Result, Version, VertexId};
+use esker_model::{Cancel, ErrorKind, Result, Version, VertexId};
 use futures_util::future::{Either, join_all, select};
 use std::pin::pin;
 use std::sync::Arc;
@@ -85,7 +85,11 @@ impl Node {
                     }
                     return Ok(result);
                 }
-                Err(Error::Unavailable(_)) if attempt < ATTEMPTS_MAX && !run.is_over() => {
+                Err(e)
+                    if e.kind() == ErrorKind::Unavailable
+                        && attempt < ATTEMPTS_MAX
+                        && !run.is_over() =>
+                {
                     self.host.sleep(50 << attempt).await;
                     if budget.strategy == Strategy::Async {
                         budget.strategy = Strategy::Prefetch;

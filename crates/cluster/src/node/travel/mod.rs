@@ -52,7 +52,7 @@ impl Node {
             .shares
             .retain(|t, _| t.server != id.server || t.incarnation >= id.incarnation);
         if travels.shares.len() >= SHARES_MAX {
-            return Err(Error::Unavailable(format!(
+            return Err(Error::Busy(format!(
                 "{} has {SHARES_MAX} traversals in progress; try again later",
                 self.settings.id
             )));

@@ -224,7 +224,7 @@ impl LiveShared {
 }
 
 fn busy() -> Error {
-    Error::Unavailable(
+    Error::Busy(
         "too many updates of RDF data wait, or the database is being closed; try again later"
             .into(),
     )
@@ -394,7 +394,7 @@ fn wait<T: Send + 'static>(ask: impl FnOnce(Callback<T>)) -> Result<T> {
         let _ = sender.send(result);
     }));
     receiver.recv().unwrap_or_else(|_| {
-        Err(Error::Unavailable(
+        Err(Error::Undecided(
             "the thread that updates RDF data could not finish this; whether it was done is not known".into(),
         ))
     })

@@ -344,7 +344,7 @@ pub fn graphs_in(data: &Dataset) -> MetaGraphs {
 pub(crate) fn put_in(data: &mut Dataset, graphs: &MetaGraphs) -> Result<()> {
     for (name, id, graph) in graphs {
         if data.dictionary.find(&Key::Iri(name)) != Some(*id) {
-            return Err(Error::Unavailable(
+            return Err(Error::Busy(
                 "all RDF data was dropped while the metadata graph was made: query again".into(),
             ));
         }

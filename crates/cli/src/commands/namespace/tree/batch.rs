@@ -86,7 +86,7 @@ impl FileBatch {
                 Ok((0, subtree.changes()?))
             }
             Some(Err(e)) => Err(e),
-            None => Err(Error::Unavailable(
+            None => Err(Error::Undecided(
                 "the files of a scan were sent, but got no answer; scan again".into(),
             )),
         }
