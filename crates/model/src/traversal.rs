@@ -14,9 +14,11 @@ pub use error::{TraversalErrorKind, TraversalParseError};
 pub(crate) use lexer::{hexadecimal, parse_nanos};
 pub use parse::parse_value;
 
+use crate::error::{Error, Result};
 use crate::filter::{Comparison, Expr, Test};
 use crate::id::{VertexId, VertexName};
 use crate::key::EdgeKey;
+use crate::limits::TRAVERSAL_CALLS_MAX;
 use crate::value::Value;
 use crate::version::{Version, VersionRange};
 
@@ -43,6 +45,37 @@ pub struct Traversal {
     /// Largest number of vertices of the last working set: `limit(n)`. The traversal stops after the step in which the set
     /// exceeds it; the vertices reached by the fewest steps are kept and, of those reached by equally many, the lowest ids.
     pub limit: Option<u64>,
+}
+
+impl Traversal {
+    /// Checks what the text of a chain ensures, for a traversal that a program built or another process sent: every segment has a
+    /// hop, the number of calls is within its limit, and versions are chosen once.
+    pub fn check(&self) -> Result<()> {
+        let hops = self.segments.iter().flat_map(|segment| &segment.hops);
+        let calls_of = |hop: &Hop| {
+            1 + hop.edge_filters.len() + hop.vertex_filters.len() + usize::from(hop.returned)
+        };
+        let repeats = self.segments.iter().filter(|s| s.repeat.is_some()).count();
+        let calls = 1 + self.start_filters.len() + repeats + hops.map(calls_of).sum::<usize>();
+        if calls > TRAVERSAL_CALLS_MAX {
+            return Err(Error::Limit {
+                what: "the number of calls of a traversal".into(),
+                got: calls as u64,
+                limit: TRAVERSAL_CALLS_MAX as u64,
+            });
+        }
+        if self.segments.iter().any(|segment| segment.hops.is_empty()) {
+            return Err(Error::Invalid(
+                "a traversal has a segment without hops: give it one, or leave it out".into(),
+            ));
+        }
+        if self.as_of.is_some() && self.versions.is_some() {
+            return Err(Error::Invalid(
+                "a traversal is as of one version or over a range: choose one".into(),
+            ));
+        }
+        Ok(())
+    }
 }
 
 /// The first working set of a traversal.

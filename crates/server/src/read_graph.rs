@@ -5,6 +5,7 @@ use crate::pieces::{Stop, check_count};
 use crate::service::Service;
 use esker_model::codec::DecodeError;
 use esker_model::graph_read::{AnswerSink, GraphCall, GraphCallAs, send_traversal};
+use esker_model::limits::TRAVERSAL_TEXT_BYTES_MAX;
 use esker_model::object::Principal;
 use esker_model::traversal::{Budget, TravelResult};
 use esker_model::wire::{Wire, decode};
@@ -15,16 +16,30 @@ use esker_rpc::proto::reply::Reply;
 use std::ops::ControlFlow;
 use std::time::Instant;
 
+/// Refuses an encoded traversal that is longer than the text of one may be.
+fn check_length(read: &[u8], call: &GraphCall) -> Result<(), Stop> {
+    if !matches!(call, GraphCall::Travel(..)) || read.len() <= TRAVERSAL_TEXT_BYTES_MAX {
+        return Ok(());
+    }
+    Err(Stop::Failed(Error::Limit {
+        what: "the size in bytes of a traversal".into(),
+        got: read.len() as u64,
+        limit: TRAVERSAL_TEXT_BYTES_MAX as u64,
+    }))
+}
+
 /// Answers an encoded [`GraphCall`].
 pub(crate) fn answer(service: &Service, read: &[u8], call: &Call) -> Result<Reply, Stop> {
-    let read = decode(read).map_err(|e| malformed("graph", &e))?;
-    read_graph(service, &read, None, call)
+    let decoded = decode(read).map_err(|e| malformed("graph", &e))?;
+    check_length(read, &decoded)?;
+    read_graph(service, &decoded, None, call)
 }
 
 /// Answers an encoded [`GraphCallAs`].
 pub(crate) fn answer_as(service: &Service, read: &[u8], call: &Call) -> Result<Reply, Stop> {
-    let read: GraphCallAs = decode(read).map_err(|e| malformed("graph_as", &e))?;
-    read_graph(service, &read.call, Some(&read.principal), call)
+    let decoded: GraphCallAs = decode(read).map_err(|e| malformed("graph_as", &e))?;
+    check_length(read, &decoded.call)?;
+    read_graph(service, &decoded.call, Some(&decoded.principal), call)
 }
 
 /// Runs a traversal within the limits of the server.

@@ -48,6 +48,7 @@ impl PlanHop {
 }
 
 pub(crate) fn plan(schema: &Schema, traversal: &Traversal) -> Result<Plan> {
+    traversal.check()?;
     let start = match &traversal.start {
         Start::Vertices(names) => PlanStart::Vertices(
             names

@@ -7,7 +7,7 @@ use esker_model::traversal::{
     Filter, Hop, Predicate, Repeat, Segment, Start, TraversalErrorKind, TraversalParseError,
     parse_value, value_text,
 };
-use esker_model::{Traversal, Value, Version, VersionRange, VertexName};
+use esker_model::{Error, Traversal, Value, Version, VersionRange, VertexName};
 use proptest::prelude::*;
 
 /// Names that `check_attribute_name` accepts.
@@ -407,4 +407,31 @@ fn a_value_alone_refuses_what_follows() {
         parse_value("a=1").unwrap_err().kind,
         TraversalErrorKind::ArgumentKind
     );
+}
+
+/// A traversal may come from a program or from another process, which no parser has seen.
+#[test]
+fn what_a_text_cannot_say_is_refused() {
+    let chain =
+        Traversal::parse("v(\"user:1\").e(\"run\").v().va(\"n\", EQ, 1).repeat(max=3)").unwrap();
+    assert!(chain.check().is_ok());
+    let mut empty = chain.clone();
+    empty.segments[0].hops.clear();
+    assert!(
+        empty
+            .check()
+            .unwrap_err()
+            .to_string()
+            .contains("without hops")
+    );
+    let both = Traversal {
+        as_of: Some(Version(1)),
+        versions: Some(VersionRange::ALL),
+        ..chain.clone()
+    };
+    assert!(both.check().unwrap_err().to_string().contains("choose one"));
+    let mut long = chain;
+    let filter = long.segments[0].hops[0].vertex_filters[0].clone();
+    long.segments[0].hops[0].vertex_filters = vec![filter; TRAVERSAL_CALLS_MAX];
+    assert!(matches!(long.check(), Err(Error::Limit { .. })));
 }

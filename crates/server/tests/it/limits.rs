@@ -2,7 +2,8 @@
 
 use crate::common::{Served, filled, settings, vertex};
 use esker::OpenOptions;
-use esker_model::traversal::Budget;
+use esker_model::limits::TRAVERSAL_CALLS_MAX;
+use esker_model::traversal::{Budget, Start};
 use esker_model::{
     Batch, GraphRead as _, GraphWrite as _, NeverCancel, Op, Properties, Traversal, Version,
     VertexId, VertexName, VertexRef, VertexTypeId,
@@ -98,6 +99,36 @@ fn a_frontier_has_a_size() {
     assert_eq!(
         e.to_string(),
         "the number of vertices in one request to this server is 11; the limit is 10"
+    );
+}
+
+/// A client sends a traversal as data, so a program can build one that no text says.
+#[test]
+fn a_traversal_has_a_length() {
+    let served = limited(Limits::default());
+    let database = served.open();
+    let chain = Traversal::parse("v(\"user:1\").va(\"n\", EQ, 1)").unwrap();
+    let travel = |traversal: &Traversal| {
+        let travelled = database.travel(traversal, &Budget::default(), &NeverCancel);
+        travelled.map(|result| result.complete)
+    };
+    assert!(travel(&chain).unwrap());
+    let filter = chain.start_filters[0].clone();
+    let many = Traversal {
+        start_filters: vec![filter; TRAVERSAL_CALLS_MAX],
+        ..chain.clone()
+    };
+    let e = travel(&many).unwrap_err();
+    assert!(e.to_string().contains("number of calls"), "{e}");
+    let names = vec![VertexName::parse(&format!("user:{}", "x".repeat(1_000))).unwrap(); 2_000];
+    let wide = Traversal {
+        start: Start::Vertices(names),
+        ..chain
+    };
+    let e = travel(&wide).unwrap_err();
+    assert!(
+        e.to_string().contains("size in bytes of a traversal"),
+        "{e}"
     );
 }
 
