@@ -9,7 +9,7 @@ use crate::serve::{esker, patient, run, text};
 use esker::Database;
 use esker_model::filter::Expr;
 use esker_model::namespace::{Change, NamePath, Namespace as _, NewFile};
-use esker_model::object::{Find, Identity, ObjectKey, ObjectRead as _};
+use esker_model::object::{Find, FindReport, Identity, ObjectKey, ObjectRead as _};
 use esker_model::{GraphWrite as _, NeverCancel};
 use esker_testkit::port::free_port;
 use esker_testkit::signal::signal;
@@ -240,7 +240,15 @@ pub(crate) fn wait_for(work: &Work, more: u64) {
     }
 }
 
+/// All objects; no server may be missing.
 pub(crate) fn found(database: &Database) -> BTreeSet<Identity> {
+    let (all, report) = find_all(database);
+    assert!(report.complete && report.missing.is_empty(), "{report:?}");
+    all
+}
+
+/// All objects that a search finds, and its report.
+pub(crate) fn find_all(database: &Database) -> (BTreeSet<Identity>, FindReport) {
     let mut all = BTreeSet::new();
     let mut sink = |object: esker_model::object::Found| {
         assert!(all.insert(object.identity().unwrap()), "{object:?} twice");
@@ -249,8 +257,7 @@ pub(crate) fn found(database: &Database) -> BTreeSet<Identity> {
     let report = database
         .find(&Find::all(Expr::All), &NeverCancel, &mut sink)
         .unwrap();
-    assert!(report.complete && report.missing.is_empty(), "{report:?}");
-    all
+    (all, report)
 }
 
 /// Clients of all members work while `storm` runs; then all acknowledged work is present exactly once.
