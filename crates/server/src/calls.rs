@@ -171,8 +171,13 @@ fn number_of_graph_call(code: Option<u8>) -> usize {
 
 /// Whether a request reads the graph and can be one on behalf of a principal. Other calls name their principal themselves.
 pub(crate) fn reads_graph(request: &proto::Request) -> bool {
-    let number = request.call.as_ref().map_or(0, number_of_message);
-    CALLS.get(number).is_some_and(|call| call.reads_graph)
+    match &request.call {
+        // These carry their principal in the call itself.
+        None | Some(Message::Graph(_) | Message::GraphAs(_)) => false,
+        Some(call) => CALLS
+            .get(number_of_message(call))
+            .is_some_and(|call| call.reads_graph),
+    }
 }
 
 /// Number of the call in an encoded request; 0 for an unknown call.

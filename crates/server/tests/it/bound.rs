@@ -4,12 +4,18 @@
 use crate::common::{Served, filled, http_by_token, settings};
 use esker_access::token::TokenRights;
 use esker_access::{Role, grants};
+use esker_model::graph_read::{GraphCall, GraphCallAs};
+use esker_model::object::Principal;
+use esker_model::wire::encode;
 use esker_rpc::proto;
 use esker_rpc::proto::esker_client::EskerClient;
+use esker_rpc::proto::reply::Reply;
+use esker_rpc::proto::request::Call;
 use esker_server::Settings;
 use esker_server::settings::{AccessSettings, Loopback};
 use esker_testkit::wait::wait_until;
 use serde_json::Value as Json;
+use std::collections::BTreeMap;
 use tonic::transport::Endpoint;
 use tonic::{Code, Request, Status};
 
@@ -115,6 +121,49 @@ fn calls_are_answered_as_the_user_s() {
         let other = proto::TagsRequest {
             principal: Some(proto::Principal::default()),
         };
+        let reads = [
+            Call::Graph(encode(&GraphCall::Counts)),
+            Call::GraphAs(encode(&GraphCallAs {
+                call: GraphCall::Counts,
+                principal: Principal {
+                    uid: 1001,
+                    gids: vec![7],
+                },
+            })),
+            // Another user, and a call whose answer is nobody's alone.
+            Call::GraphAs(encode(&GraphCallAs {
+                call: GraphCall::Counts,
+                principal: Principal::default(),
+            })),
+            Call::Graph(encode(&GraphCall::Applied(vec![1]))),
+        ];
+        let hello = proto::ToServer {
+            hello: Some(proto::Hello {
+                protocol: esker_rpc::PROTOCOL,
+                ..Default::default()
+            }),
+            ..Default::default()
+        };
+        let call = |(id, call)| proto::Call {
+            id,
+            request: Some(proto::Request { call: Some(call) }),
+            ..Default::default()
+        };
+        let calls = proto::ToServer {
+            calls: (0..).zip(reads).map(call).collect(),
+            ..Default::default()
+        };
+        let sent = tonic::codegen::tokio_stream::iter([hello, calls]);
+        let mut received = client.exchange(sent).await.unwrap().into_inner();
+        let mut answered = BTreeMap::new();
+        while let Some(message) = received.message().await.unwrap() {
+            for answer in message.answers {
+                let reply = answer.reply.and_then(|reply| reply.reply);
+                answered.insert(answer.id, matches!(reply, Some(Reply::Graph(_))));
+            }
+        }
+        let expected = [(0, true), (1, true), (2, false), (3, false)];
+        assert_eq!(answered, expected.into());
         let codes = [
             client
                 .stats(proto::StatsRequest::default())
