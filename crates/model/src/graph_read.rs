@@ -383,6 +383,14 @@ impl<T: GraphTransport> GraphRead for RemoteGraph<'_, T> {
             assembly.take(r).map(ControlFlow::Continue)
         })?;
         let result = assembly.finish(wire::decode(&rest).map_err(damaged)?);
+        // Readers of the paths find nodes by these numbers.
+        if let Some(paths) = &result.paths {
+            let mut parents = paths.nodes.iter().flat_map(|node| &node.parents);
+            if parents.any(|step| step.parent as usize >= paths.nodes.len()) {
+                let expected = "the number of a node for each parent in the paths";
+                return Err(damaged(DecodeError { at: 0, expected }));
+            }
+        }
         self.0.record_version(result.as_of);
         Ok(result)
     }
@@ -493,5 +501,89 @@ impl<A: GraphAttempts> GraphRead for A {
 
     fn applied(&self, idempotency_key: &[u8]) -> Result<bool> {
         self.attempt(None, &mut |graph| graph.applied(idempotency_key))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::NeverCancel;
+    use crate::traversal::{PathNode, PathStep, Paths};
+
+    /// A process that answers each traversal with this result.
+    struct Answer(TravelResult);
+
+    struct Items(Vec<u8>);
+
+    impl AnswerSink for Items {
+        fn item(&mut self, item: &impl Wire) -> Flow {
+            item.put(&mut self.0);
+            ControlFlow::Continue(())
+        }
+    }
+
+    impl GraphTransport for Answer {
+        fn exchange(
+            &self,
+            _: &GraphCall,
+            _: Option<&dyn Cancel>,
+            item: &mut dyn FnMut(&mut Reader<'_>) -> Result<Flow, DecodeError>,
+        ) -> Result<Vec<u8>> {
+            let mut items = Items(Vec::new());
+            let rest = send_traversal(&mut items, self.0.clone());
+            let mut r = Reader::new(&items.0);
+            while r.remaining() > 0 {
+                let _ = item(&mut r).map_err(damaged)?;
+            }
+            Ok(rest)
+        }
+    }
+
+    fn answer(parent: u32) -> Answer {
+        let id = VertexId::default();
+        let edge = EdgeKey {
+            source: id,
+            edge_type: EdgeTypeId(0),
+            destination: id,
+        };
+        let version = Version(7);
+        let step = PathStep {
+            parent,
+            edge,
+            version,
+        };
+        let node = |parents| PathNode {
+            level: 0,
+            vertex: id,
+            end: true,
+            parents,
+        };
+        Answer(TravelResult {
+            sets: Vec::new(),
+            paths: Some(Paths {
+                nodes: vec![node(Vec::new()), node(vec![step])],
+            }),
+            complete: true,
+            stopped: Vec::new(),
+            profile: Vec::new(),
+            servers: Vec::new(),
+            as_of: version,
+        })
+    }
+
+    /// Paths of a broken or malicious server name no nodes that are not there.
+    #[test]
+    fn paths_of_another_process_are_checked() {
+        let chain = Traversal::parse("v(\"user:1\")").unwrap();
+        let travel =
+            |answer: &Answer| RemoteGraph(answer).travel(&chain, &Budget::default(), &NeverCancel);
+        let good = answer(0);
+        assert_eq!(travel(&good).unwrap(), good.0);
+        assert!(
+            travel(&answer(2))
+                .unwrap_err()
+                .to_string()
+                .contains("number of a node")
+        );
     }
 }
