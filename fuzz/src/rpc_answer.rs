@@ -20,7 +20,7 @@ struct SameAnswer<'a>(&'a proto::GraphReply);
 impl GraphTransport for SameAnswer<'_> {
     fn exchange(
         &self,
-        _: &GraphCall,
+        _: GraphCall,
         _: Option<&dyn Cancel>,
         item: &mut dyn FnMut(&mut Reader<'_>) -> Result<Flow, DecodeError>,
     ) -> Result<Vec<u8>> {

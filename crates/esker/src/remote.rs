@@ -284,16 +284,16 @@ struct GraphAttempt<'a> {
 impl GraphTransport for GraphAttempt<'_> {
     fn exchange(
         &self,
-        call: &GraphCall,
+        call: GraphCall,
         cancel: Option<&dyn Cancel>,
         item: &mut dyn FnMut(&mut Reader<'_>) -> Result<Flow, DecodeError>,
     ) -> Result<Vec<u8>> {
         let request = match self.principal {
             Some(principal) if call.depends_on_principal() => Request::GraphAs(GraphCallAs {
-                call: call.clone(),
+                call,
                 principal: principal.clone(),
             }),
-            _ => Request::Graph(call.clone()),
+            _ => Request::Graph(call),
         };
         let receiver = Receiver {
             item,

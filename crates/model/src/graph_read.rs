@@ -259,7 +259,7 @@ pub trait GraphTransport: Send + Sync {
     /// meaningless if `item` broke off.
     fn exchange(
         &self,
-        call: &GraphCall,
+        call: GraphCall,
         cancel: Option<&dyn Cancel>,
         item: &mut dyn FnMut(&mut Reader<'_>) -> Result<Flow, DecodeError>,
     ) -> Result<Vec<u8>>;
@@ -273,18 +273,18 @@ pub trait GraphTransport: Send + Sync {
 pub struct RemoteGraph<'a, T>(pub &'a T);
 
 impl<T: GraphTransport> RemoteGraph<'_, T> {
-    fn value<V: Wire>(&self, call: &GraphCall) -> Result<V> {
+    fn value<V: Wire>(&self, call: GraphCall) -> Result<V> {
         let mut no_items = |r: &mut Reader<'_>| Err(r.error("no items"));
         let rest = self.0.exchange(call, None, &mut no_items)?;
         wire::decode(&rest).map_err(damaged)
     }
 
-    fn stream<I: Wire>(&self, call: &GraphCall, sink: &mut dyn FnMut(I) -> Flow) -> Result<()> {
+    fn stream<I: Wire>(&self, call: GraphCall, sink: &mut dyn FnMut(I) -> Flow) -> Result<()> {
         let item = &mut |r: &mut Reader<'_>| I::take(r).map(&mut *sink);
         self.0.exchange(call, None, item).map(|_| ())
     }
 
-    fn list<I: Wire>(&self, call: &GraphCall) -> Result<Vec<I>> {
+    fn list<I: Wire>(&self, call: GraphCall) -> Result<Vec<I>> {
         let mut items = Vec::with_capacity(call.named_rows());
         self.stream(call, &mut |item| {
             items.push(item);
@@ -294,9 +294,9 @@ impl<T: GraphTransport> RemoteGraph<'_, T> {
     }
 
     /// Requests one item for each vertex or edge that the call names.
-    fn one_each<I: Wire>(&self, call: &GraphCall) -> Result<Vec<I>> {
-        let items = self.list(call)?;
-        same_number(items, call)
+    fn one_each<I: Wire>(&self, call: GraphCall) -> Result<Vec<I>> {
+        let rows = call.named_rows();
+        same_number(self.list(call)?, rows)
     }
 }
 
@@ -304,28 +304,27 @@ fn damaged(e: DecodeError) -> Error {
     Error::corrupt("answer of the process that has the database", e)
 }
 
-fn same_number<I>(items: Vec<I>, call: &GraphCall) -> Result<Vec<I>> {
-    if items.len() == call.named_rows() {
+fn same_number<I>(items: Vec<I>, rows: usize) -> Result<Vec<I>> {
+    if items.len() == rows {
         return Ok(items);
     }
     Err(Error::OtherRelease(format!(
-        "the process that has the database answered a call about {} rows with {}: use the same release on both sides",
-        call.named_rows(),
+        "the process that has the database answered a call about {rows} rows with {}: use the same release on both sides",
         items.len()
     )))
 }
 
 impl<T: GraphTransport> GraphRead for RemoteGraph<'_, T> {
     fn schema(&self) -> Result<Arc<Schema>> {
-        self.value(&GraphCall::Schema).map(Arc::new)
+        self.value(GraphCall::Schema).map(Arc::new)
     }
 
     fn read_vertices(&self, ids: &[VertexId], as_of: Version) -> Result<Vec<Option<Vertex>>> {
-        self.one_each(&GraphCall::ReadVertices(ids.to_vec(), as_of))
+        self.one_each(GraphCall::ReadVertices(ids.to_vec(), as_of))
     }
 
     fn read_edges(&self, keys: &[EdgeKey], as_of: Version) -> Result<Vec<Option<Edge>>> {
-        self.one_each(&GraphCall::ReadEdges(keys.to_vec(), as_of))
+        self.one_each(GraphCall::ReadEdges(keys.to_vec(), as_of))
     }
 
     fn scan_edges(
@@ -335,7 +334,7 @@ impl<T: GraphTransport> GraphRead for RemoteGraph<'_, T> {
         sink: &mut dyn FnMut(usize, Edge) -> Flow,
     ) -> Result<()> {
         let call = GraphCall::ScanEdges(frontier.to_vec(), select.clone());
-        self.stream(&call, &mut |(i, edge)| sink(i, edge))
+        self.stream(call, &mut |(i, edge)| sink(i, edge))
     }
 
     fn scan_vertices(
@@ -343,32 +342,31 @@ impl<T: GraphTransport> GraphRead for RemoteGraph<'_, T> {
         select: &VertexSelect,
         sink: &mut dyn FnMut(Vertex) -> Flow,
     ) -> Result<()> {
-        self.stream(&GraphCall::ScanVertices(*select), sink)
+        self.stream(GraphCall::ScanVertices(*select), sink)
     }
 
     fn vertex_history(&self, id: VertexId, range: VersionRange) -> Result<Vec<VertexEvent>> {
-        self.list(&GraphCall::VertexHistory(id, range))
+        self.list(GraphCall::VertexHistory(id, range))
     }
 
     fn edge_history(&self, key: EdgeKey, range: VersionRange) -> Result<Vec<EdgeEvent>> {
-        self.list(&GraphCall::EdgeHistory(key, range))
+        self.list(GraphCall::EdgeHistory(key, range))
     }
 
     fn degrees(&self, of: &[(VertexId, EdgeTypeId)]) -> Result<Vec<u64>> {
-        let call = GraphCall::Degrees(of.to_vec());
-        same_number(self.value(&call)?, &call)
+        same_number(self.value(GraphCall::Degrees(of.to_vec()))?, of.len())
     }
 
     fn top_degrees(&self, edge_type: Option<EdgeTypeId>, limit: usize) -> Result<Vec<Degree>> {
-        self.list(&GraphCall::TopDegrees(edge_type, limit))
+        self.list(GraphCall::TopDegrees(edge_type, limit))
     }
 
     fn counts(&self) -> Result<Counts> {
-        self.value(&GraphCall::Counts)
+        self.value(GraphCall::Counts)
     }
 
     fn diff(&self, select: &DiffSelect, sink: &mut dyn FnMut(Difference) -> Flow) -> Result<()> {
-        self.stream(&GraphCall::Diff(*select), sink)
+        self.stream(GraphCall::Diff(*select), sink)
     }
 
     fn travel(
@@ -379,7 +377,7 @@ impl<T: GraphTransport> GraphRead for RemoteGraph<'_, T> {
     ) -> Result<TravelResult> {
         let mut assembly = TravelAssembly::default();
         let call = GraphCall::Travel(traversal.clone(), *budget);
-        let rest = self.0.exchange(&call, Some(cancel), &mut |r| {
+        let rest = self.0.exchange(call, Some(cancel), &mut |r| {
             assembly.take(r).map(ControlFlow::Continue)
         })?;
         let result = assembly.finish(wire::decode(&rest).map_err(damaged)?);
@@ -396,7 +394,7 @@ impl<T: GraphTransport> GraphRead for RemoteGraph<'_, T> {
     }
 
     fn applied(&self, idempotency_key: &[u8]) -> Result<bool> {
-        self.value(&GraphCall::Applied(idempotency_key.to_vec()))
+        self.value(GraphCall::Applied(idempotency_key.to_vec()))
     }
 }
 
@@ -525,7 +523,7 @@ mod tests {
     impl GraphTransport for Answer {
         fn exchange(
             &self,
-            _: &GraphCall,
+            _: GraphCall,
             _: Option<&dyn Cancel>,
             item: &mut dyn FnMut(&mut Reader<'_>) -> Result<Flow, DecodeError>,
         ) -> Result<Vec<u8>> {

@@ -212,15 +212,15 @@ struct GraphAttempt<'a> {
 }
 
 impl GraphAttempt<'_> {
-    fn request(&self, call: &GraphCall) -> proto::Request {
+    fn request(&self, call: GraphCall) -> proto::Request {
         let call = match &self.client.principal {
             Some(principal) if call.depends_on_principal() => {
                 Call::GraphAs(wire::encode(&GraphCallAs {
-                    call: call.clone(),
+                    call,
                     principal: (**principal).clone(),
                 }))
             }
-            _ => Call::Graph(wire::encode(call)),
+            _ => Call::Graph(wire::encode(&call)),
         };
         proto::Request { call: Some(call) }
     }
@@ -229,7 +229,7 @@ impl GraphAttempt<'_> {
 impl GraphTransport for GraphAttempt<'_> {
     fn exchange(
         &self,
-        call: &GraphCall,
+        call: GraphCall,
         cancel: Option<&dyn Cancel>,
         item: &mut dyn FnMut(&mut Reader<'_>) -> Result<Flow, DecodeError>,
     ) -> Result<Vec<u8>> {
