@@ -240,7 +240,20 @@ impl Node {
         }
     }
 
-    /// Substitutes terms for variables, as EXISTS does with one solution.
+    /// Keeps the solutions that are compatible with a value of a variable: those that leave the variable unbound or bind it to this value.
+    fn joined_with(self, var: Var, id: Id) -> Self {
+        Self::Group(Group {
+            triples: Vec::new(),
+            parts: vec![self],
+            filters: vec![Expr::Or(vec![
+                Expr::Not(Box::new(Expr::Bound(var))),
+                Expr::SameTerm(Box::new(Expr::Var(var)), Box::new(Expr::Const(id))),
+            ])],
+        })
+    }
+
+    /// Substitutes terms for variables, as EXISTS does with one solution. A value that the pattern itself computes (`BIND`, `SELECT (… AS ?v)`)
+    /// must equal the value of its variable in the solution.
     #[must_use]
     pub fn bind(&self, get: &dyn Fn(Var) -> Option<Id>) -> Self {
         let pos = |p: &Pos| match p {
@@ -297,11 +310,17 @@ impl Node {
                 name: pos(name),
                 inner: one(inner),
             },
-            Self::Extend { inner, var, expr } => Self::Extend {
-                inner: one(inner),
-                var: *var,
-                expr: expr.bind(get),
-            },
+            Self::Extend { inner, var, expr } => {
+                let extended = Self::Extend {
+                    inner: one(inner),
+                    var: *var,
+                    expr: expr.bind(get),
+                };
+                match get(*var) {
+                    Some(id) => extended.joined_with(*var, id),
+                    None => extended,
+                }
+            }
             Self::Values { vars, rows } => {
                 let fits = |row: &Vec<Id>| {
                     vars.iter()
