@@ -385,6 +385,10 @@ impl Store for MemtableStore {
         self.inner.bulk_load(table)
     }
 
+    fn check_writable(&self) -> Result<()> {
+        self.inner.check_writable()
+    }
+
     fn compact(&self) -> Result<()> {
         self.inner.compact()
     }

@@ -40,7 +40,7 @@ pub(crate) struct Engine {
     pub(crate) path: PathBuf,
     pub(crate) budget: Budget,
     /// Whether a write has failed: the database then accepts no more.
-    pub(crate) failed: AtomicBool,
+    failed: AtomicBool,
     /// Declared after `database`, so that its drop finds the log closed.
     log: Log,
 }
@@ -120,6 +120,14 @@ impl Engine {
 
     pub(crate) fn table(&self, table: Table) -> &Keyspace {
         &self.tables[table as usize]
+    }
+
+    /// Returns an error if a write has failed.
+    pub(crate) fn check_writable(&self) -> Result<()> {
+        if self.failed.load(Ordering::Acquire) {
+            return Err(explain(WRITING, &self.path, fjall::Error::Poisoned));
+        }
+        Ok(())
     }
 
     pub(crate) fn error(&self, doing: &str, error: fjall::Error) -> Error {

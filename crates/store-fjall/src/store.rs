@@ -10,7 +10,6 @@ use esker_store::{
 use fjall::{Iter, Keyspace, OwnedWriteBatch, PersistMode, Readable, UserKey, UserValue};
 use std::ops::Bound;
 use std::path::Path;
-use std::sync::atomic::Ordering;
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// A store on fjall. Dropping it waits for the merge under way and flushes what would make the next open slow.
@@ -229,6 +228,10 @@ impl Store for FjallStore {
         }))
     }
 
+    fn check_writable(&self) -> Result<()> {
+        self.engine.check_writable()
+    }
+
     fn compact(&self) -> Result<()> {
         self.engine.compact()
     }
@@ -255,7 +258,7 @@ impl Store for FjallStore {
                 .map_err(|e| self.engine.error("measuring", e))?,
             cache_bytes: database.cache_size(),
             cache_bytes_max: database.cache_capacity(),
-            failed: self.engine.failed.load(Ordering::Acquire),
+            failed: self.engine.check_writable().is_err(),
         })
     }
 }

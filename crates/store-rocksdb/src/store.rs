@@ -225,6 +225,11 @@ impl Store for RocksStore {
         }))
     }
 
+    fn check_writable(&self) -> Result<()> {
+        // RocksDB accepts writes again by itself once its disk has room.
+        Ok(())
+    }
+
     fn compact(&self) -> Result<()> {
         let mut options = CompactOptions::default();
         // The lowest level is compacted too: it has most superseded rows.

@@ -246,6 +246,18 @@ impl<S: Store> Store for FaultStore<S> {
         }))
     }
 
+    /// Returns the injected error if all commits from now on fail.
+    fn check_writable(&self) -> Result<()> {
+        let state = self.state();
+        let fails =
+            |f: &&InjectedFailure| f.operation == Operation::Commit && f.lasts && f.after == 0;
+        state
+            .failures
+            .iter()
+            .find(fails)
+            .map_or(Ok(()), |f| Err((f.cause)()))
+    }
+
     fn compact(&self) -> Result<()> {
         self.inner.compact()
     }

@@ -307,6 +307,10 @@ pub trait Store: Read + Send + Sync {
     /// Starts a bulk load into one table.
     fn bulk_load(&self, table: Table) -> Result<Box<dyn BulkLoad + '_>>;
 
+    /// Returns the error of each further commit if the store takes no more writes until it is opened again, because one has failed (most often
+    /// on a full disk). Cheap.
+    fn check_writable(&self) -> Result<()>;
+
     /// Compacts all tables now, dropping superseded rows.
     fn compact(&self) -> Result<()>;
 

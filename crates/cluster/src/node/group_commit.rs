@@ -181,7 +181,7 @@ impl Node {
 mod tests {
     use super::super::{BoxFuture, Host, PAGE_ROWS, Settings};
     use super::*;
-    use crate::peer::{PeerRequest, PeerResponse};
+    use crate::peer::{PeerRequest, PeerResponse, Response, TxId};
     use crate::vnode::ServerId;
     use crate::{Clock, Engine, Kind};
     use esker_engine::NoArchive;
@@ -189,6 +189,7 @@ mod tests {
     use esker_store::Durability;
     use esker_store::fault::{FaultStore, Operation};
     use esker_store::memory::MemoryStore;
+    use futures_util::FutureExt as _;
     use std::future::pending;
     use std::sync::Mutex;
     use std::task::{Context, Poll, Waker};
@@ -297,6 +298,30 @@ mod tests {
             }
         }
         assert_eq!(host.run(), 0);
+    }
+
+    /// A part that is prepared while the disk is full could wait, decided and not applied, until there is room.
+    #[test]
+    fn a_failed_store_prepares_no_part() {
+        let store = Arc::new(FaultStore::new(MemoryStore::new()).unwrap());
+        let host = Arc::new(SlowDisk::default());
+        let node = node(&store, &host);
+        let tx = |number| TxId {
+            server: ServerId(1),
+            incarnation: 1,
+            number,
+        };
+        let prepare = |number| {
+            let part = Arc::new(Part { ops: Vec::new() });
+            let prepared = node.prepare(tx(number), 0, Version::ZERO, part);
+            prepared.now_or_never().expect("nothing to wait for")
+        };
+        assert!(matches!(prepare(1), Ok(Response::Prepared(_))));
+        store.fail_always(Operation::Commit, 0, || Error::Unavailable("full".into()));
+        assert_eq!(prepare(2).unwrap_err().to_string(), "full");
+        assert!(node.state().pending.part(tx(2)).is_none());
+        store.heal();
+        assert!(matches!(prepare(3), Ok(Response::Prepared(_))));
     }
 
     /// A call that is cancelled while its part waits does not hold up the others, and its part is committed.

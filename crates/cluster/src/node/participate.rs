@@ -32,6 +32,8 @@ impl Node {
         seen: Version,
         part: Arc<Part>,
     ) -> Result<Response> {
+        // A prepared part of a decided transaction could not be applied: it would hold up reads until the store is opened again.
+        self.engine.store().check_writable()?;
         let Ok(part) = self.with_table(part).await else {
             return Ok(Response::Unknown);
         };

@@ -253,6 +253,10 @@ impl Store for SlowSnapshots {
         self.inner.bulk_load(table)
     }
 
+    fn check_writable(&self) -> Result<()> {
+        self.inner.check_writable()
+    }
+
     fn compact(&self) -> Result<()> {
         self.inner.compact()
     }

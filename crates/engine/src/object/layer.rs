@@ -626,6 +626,10 @@ impl Store for ObjectStore {
         self.inner.bulk_load(table)
     }
 
+    fn check_writable(&self) -> Result<()> {
+        self.inner.check_writable()
+    }
+
     fn compact(&self) -> Result<()> {
         self.inner.compact()
     }

@@ -332,6 +332,10 @@ impl Store for WindowStore {
         }))
     }
 
+    fn check_writable(&self) -> Result<()> {
+        self.store().check_writable()
+    }
+
     fn compact(&self) -> Result<()> {
         self.store().compact()
     }
