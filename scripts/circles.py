@@ -33,7 +33,7 @@ LIMITS = {
     "origin": 11,
     "preload": 3,
     "python": 5,
-    "rdf": 18,
+    "rdf": 17,
     "rdf-workers": 2,
     "record": 5,
     "rpc": 10,

@@ -85,11 +85,13 @@ pub(crate) fn time(nanos: i64) -> SystemTime {
     }
 }
 
-/// Converts a time to nanoseconds since 1970, clamped to the range.
-pub(crate) fn nanos(time: SystemTime) -> i64 {
+/// Converts a time to nanoseconds since 1970; `None` before 1677 and after 2262.
+pub(crate) fn nanos(time: SystemTime) -> Option<i64> {
     match time.duration_since(UNIX_EPOCH) {
-        Ok(after) => i64::try_from(after.as_nanos()).unwrap_or(i64::MAX),
-        Err(before) => i64::try_from(before.duration().as_nanos()).map_or(i64::MIN, |nanos| -nanos),
+        Ok(after) => i64::try_from(after.as_nanos()).ok(),
+        Err(before) => i64::try_from(before.duration().as_nanos())
+            .ok()
+            .map(|nanos| -nanos),
     }
 }
 
@@ -127,8 +129,10 @@ mod tests {
     #[test]
     fn times_come_back() {
         for n in [0, 1, -1, 1_700_000_000_123_456_789, -5_000_000_001] {
-            assert_eq!(nanos(time(n)), n);
+            assert_eq!(nanos(time(n)), Some(n));
         }
+        let too_late = UNIX_EPOCH + Duration::from_secs(1 << 34);
+        assert_eq!(nanos(too_late), None);
     }
 
     #[test]

@@ -19,6 +19,13 @@ const CACHED_PROCESSES_MAX: usize = 1_024;
 /// Largest number of bytes read of `/proc/PID/status`: 65,536 groups of ten digits each, and the rest.
 const STATUS_BYTES_MAX: u64 = 1 << 20;
 
+/// Principal of the mount itself, for publishing what permitted users did: their rights were checked when they opened
+/// the file.
+pub(crate) const MOUNT: Principal = Principal {
+    uid: 0,
+    gids: Vec::new(),
+};
+
 /// Cache of the groups of recent processes, by process number, user and group.
 #[derive(Debug, Default)]
 pub(crate) struct Groups(Mutex<HashMap<(u32, u32, u32), CachedGroups>>);

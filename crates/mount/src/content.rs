@@ -2,7 +2,8 @@
 
 use crate::attributes::{self, io_errno};
 use crate::body::{Body, Published, Source, Stamp, read_at};
-use crate::files::{Answer, Files, MOUNT};
+use crate::caller::MOUNT;
+use crate::files::{Answer, Files};
 use crate::nodes::Node;
 use esker_model::Error;
 use esker_model::namespace::{Change, Content, Inode, Kind, SetAttributes};
@@ -142,11 +143,14 @@ impl Files {
         let Some(now) = opened.as_mut() else {
             return Err(Errno::EIO);
         };
+        if changes && let OpenContent::File(body) = &now.content {
+            self.begin_writes(node, body);
+        }
         if truncates(flags)
             && let OpenContent::File(body) = &now.content
             && let Err(e) = self.empty(principal, node, body)
         {
-            self.end(opened);
+            self.end(node, opened);
             return Err(e);
         }
         Ok(self.opened(node, inode, now, writes(flags), register))
@@ -389,11 +393,12 @@ impl Files {
             },
         };
         self.check_size_limit(&body, size)?;
+        self.begin_writes(node, &body);
         body.file.set_len(size).map_err(failed)?;
         *body.published.lock() = Published::default();
         let done = self.publish(node, &body, false);
         if ours {
-            self.release_body(body);
+            self.release_body(node, body);
         }
         done?;
         self.drop_privileges(principal, node)
@@ -433,6 +438,8 @@ impl Files {
             if sync {
                 body.file.sync_data().map_err(failed)?;
             }
+            // The kernel may continue to write it.
+            self.journal.begin(node.id, &node.handle());
             let object = self.folders.link_object(pending, node.id).map_err(failed)?;
             if sync {
                 sync_directory(&object).map_err(failed)?;
@@ -538,10 +545,10 @@ impl Files {
             // Writes to memory-mapped pages come after the last flush. Nobody waits for an error here.
             let _ = self.publish(node, &body, false);
         }
-        self.end(&mut opened);
+        self.end(node, &mut opened);
     }
 
-    fn end(&self, opened: &mut Option<Opened>) {
+    fn end(&self, node: &Node, opened: &mut Option<Opened>) {
         let Some(now) = opened.as_mut() else { return };
         now.count = now.count.saturating_sub(1);
         if now.count > 0 {
@@ -552,11 +559,23 @@ impl Files {
             ..
         }) = opened.take()
         {
-            self.release_body(body);
+            self.release_body(node, body);
         }
     }
 
-    fn release_body(&self, body: Arc<Body>) {
+    /// Records that an object may be written from now on.
+    fn begin_writes(&self, node: &Node, body: &Body) {
+        if matches!(*body.source.lock(), Source::Object) {
+            self.journal.begin(node.id, &node.handle());
+        }
+    }
+
+    /// Closes a body that nobody has open. If its last writes could not be published, the journal keeps it for the next mount.
+    fn release_body(&self, node: &Node, body: Arc<Body>) {
+        let published = || body.stamp().is_ok_and(|s| s == body.published.lock().stamp);
+        if matches!(*body.source.lock(), Source::Object) && (node.state().unlinked || published()) {
+            self.journal.end(node.id);
+        }
         if let Ok(body) = Arc::try_unwrap(body) {
             self.pool.recycle(body);
         }

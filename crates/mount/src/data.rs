@@ -3,7 +3,8 @@
 //! ```text
 //!  DIR/
 //!  ├─ ab/<id>      an object: the content of the file with that id, `ab` is its last byte
-//!  └─ new/         contents without an object name yet, where the file system has no unnamed files
+//!  ├─ new/         contents without an object name yet, where the file system has no unnamed files
+//!  └─ open/        journals of the objects that processes may be writing ([`crate::write_journal`])
 //! ```
 //!
 //! An inode contains the whole path of its object, so that folders can be added at any time and nothing moves.
@@ -23,6 +24,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Subfolder for contents that have no object name yet.
 const NEW: &str = "new";
+/// Subfolder for the journals of the objects that are being written.
+const JOURNALS: &str = "open";
 
 /// The data folders of a mount.
 #[derive(Debug, Default)]
@@ -95,6 +98,11 @@ impl Folders {
     /// Iterates over the paths of the folders.
     pub fn paths(&self) -> impl Iterator<Item = &Path> {
         self.all.iter().map(|f| f.path.as_path())
+    }
+
+    /// Iterates over the folders of the journals of objects that are being written.
+    pub(crate) fn journals(&self) -> impl Iterator<Item = PathBuf> {
+        self.paths().map(|path| path.join(JOURNALS))
     }
 
     /// Returns the index of the folder for a new content, chosen by its id.

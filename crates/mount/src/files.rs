@@ -2,13 +2,14 @@
 
 use crate::attributes;
 use crate::body::Pool;
-use crate::caller::Groups;
+use crate::caller::{Groups, MOUNT};
 use crate::content::Opened;
 use crate::data::Folders;
 use crate::list::Streams;
 use crate::nodes::{Node, Nodes};
 use crate::options::Options;
 use crate::record::Recorder;
+use crate::write_journal::WriteJournal;
 use esker_model::namespace::{
     AppliedChange, Change, Errno as FileErrno, Inode, Name, NamePath, Namespace, SetAttributes,
 };
@@ -31,13 +32,6 @@ pub trait Target: Send + Sync + 'static {
     fn persist(&self) -> Result<()>;
 }
 
-/// Principal of the mount itself, for publishing what permitted users did: their rights were checked when they opened
-/// the file.
-pub(crate) const MOUNT: Principal = Principal {
-    uid: 0,
-    gids: Vec::new(),
-};
-
 /// Result of a call of the kernel.
 pub(crate) type Answer<T> = std::result::Result<T, Errno>;
 
@@ -49,6 +43,8 @@ pub(crate) struct Files {
     pub(crate) groups: Groups,
     pub(crate) folders: Arc<Folders>,
     pub(crate) pool: Pool,
+    /// Journal of the objects that may have unpublished writes.
+    pub(crate) journal: WriteJournal,
     pub(crate) streams: Streams,
     /// Whether the kernel reads and writes open files itself.
     pub(crate) passthrough: AtomicBool,
@@ -77,6 +73,7 @@ impl Files {
             nodes: Nodes::new(),
             groups: Groups::default(),
             pool: Pool::new(Arc::clone(&folders)),
+            journal: WriteJournal::new(Arc::clone(&folders)),
             folders,
             streams: Streams::default(),
             passthrough: AtomicBool::new(false),

@@ -12,6 +12,7 @@ use crate::nodes::Node;
 use crate::options::Options;
 use crate::record::Recorder;
 use crate::session::{Mounted, begin};
+use crate::write_journal;
 use esker_model::namespace::{Content, Kind};
 use fuser::{
     Errno, FileHandle, INodeNo, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry,
@@ -46,6 +47,10 @@ pub fn mount_recorded(
             inside.display(),
             at.display()
         )));
+    }
+    if !options.read_only {
+        let recovered = write_journal::recover(target.names(), &folders, true);
+        recovered.map_err(|e| io::Error::other(e.to_string()))?;
     }
     raise_open_files();
     let files = Arc::new(Files {

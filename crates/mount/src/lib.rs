@@ -34,6 +34,7 @@ mod options;
 pub mod orphans;
 mod record;
 mod session;
+pub mod write_journal;
 mod xattrs;
 
 pub use files::Target;

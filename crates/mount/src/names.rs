@@ -1,7 +1,8 @@
 //! Names and attributes: looking up, creating, removing, moving files, and changing attributes.
 
 use crate::attributes;
-use crate::files::{Answer, Files, MOUNT};
+use crate::caller::MOUNT;
+use crate::files::{Answer, Files};
 use crate::nodes::Node;
 use esker_model::namespace::{Change, Content, Inode, Kind, Name, NewFile, SetAttributes};
 use esker_model::object::Principal;
@@ -36,11 +37,13 @@ fn nanos(version: Version) -> i64 {
     millis.saturating_mul(1_000_000).saturating_add(logical)
 }
 
-fn when(time: TimeOrNow) -> i64 {
-    match time {
-        TimeOrNow::SpecificTime(time) => attributes::nanos(time),
-        TimeOrNow::Now => attributes::nanos(SystemTime::now()),
-    }
+/// Converts a time to set; a time that does not fit into the namespace is `EOVERFLOW`.
+fn when(time: TimeOrNow) -> Answer<i64> {
+    let time = match time {
+        TimeOrNow::SpecificTime(time) => time,
+        TimeOrNow::Now => SystemTime::now(),
+    };
+    attributes::nanos(time).ok_or(Errno::EOVERFLOW)
 }
 
 impl Files {
@@ -278,10 +281,12 @@ impl Files {
         node: &Arc<Node>,
         requested: SetAttr,
     ) -> Answer<FileAttr> {
+        let (atime, mtime) = (requested.atime.map(when), requested.mtime.map(when));
+        let (atime, mtime) = (atime.transpose()?, mtime.transpose()?);
         if let Some(size) = requested.size {
             self.truncate(principal, node, size)?;
         }
-        if requested.atime.is_some() || requested.mtime.is_some() {
+        if atime.is_some() || mtime.is_some() {
             // Earlier writes are published first, so that their time does not replace the one that is set.
             self.flush(node)?;
         }
@@ -295,10 +300,10 @@ impl Files {
             };
             self.set(Some(principal), node, set)?;
         }
-        if requested.atime.is_some() || requested.mtime.is_some() {
+        if atime.is_some() || mtime.is_some() {
             let set = SetAttributes {
-                atime: requested.atime.map(when),
-                mtime: requested.mtime.map(when),
+                atime,
+                mtime,
                 ..SetAttributes::default()
             };
             // The kernel has checked the rights: a user who may write a file may also set its times to now.

@@ -6,6 +6,7 @@
 //! rm`) leave their objects, too.
 
 use crate::data::{Folders, id_of};
+use crate::write_journal::recover;
 use esker_model::graph::{Cancel, Flow};
 use esker_model::namespace::{Content, NamePath, Namespace};
 use esker_model::{Error, Result, VertexId};
@@ -36,6 +37,8 @@ pub struct Report {
     /// Files that refer to something in these folders other than their own object, with its path. A mount opens none of
     /// them.
     pub mismatched: Vec<(NamePath, PathBuf)>,
+    /// Objects that a killed process wrote and whose present size is not published, with `repair` until now; sorted.
+    pub unpublished: Vec<PathBuf>,
 }
 
 /// Options of the check.
@@ -77,8 +80,12 @@ pub fn check(
         }
         ControlFlow::Continue(())
     })?;
+    report.unpublished = recover(names, folders, search.repair)?;
+    report.unpublished.sort();
+    let journals: Vec<PathBuf> = folders.journals().collect();
     for root in &roots {
-        look_through(&led_to, root, search, cancel, &mut report).map_err(|e| told(root, e))??;
+        look_through((&led_to, &journals), root, search, cancel, &mut report)
+            .map_err(|e| told(root, e))??;
     }
     report.orphans.sort();
     report.missing.sort();
@@ -94,7 +101,7 @@ fn told(root: &Path, source: io::Error) -> Error {
 }
 
 fn look_through(
-    led_to: &HashSet<VertexId>,
+    (led_to, journals): (&HashSet<VertexId>, &[PathBuf]),
     root: &Path,
     search: Search,
     cancel: &dyn Cancel,
@@ -102,7 +109,7 @@ fn look_through(
 ) -> io::Result<Result<()>> {
     for directory in std::fs::read_dir(root)? {
         let directory = directory?.path();
-        if !directory.is_dir() {
+        if !directory.is_dir() || journals.contains(&directory) {
             continue;
         }
         for object in std::fs::read_dir(&directory)? {

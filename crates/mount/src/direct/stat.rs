@@ -50,9 +50,9 @@ impl Stat {
             size: of.size,
             blocks: of.blocks,
             block_bytes: of.blksize,
-            atime: attributes::nanos(of.atime),
-            mtime: attributes::nanos(of.mtime),
-            ctime: attributes::nanos(of.ctime),
+            atime: attributes::nanos(of.atime).unwrap_or_default(),
+            mtime: attributes::nanos(of.mtime).unwrap_or_default(),
+            ctime: attributes::nanos(of.ctime).unwrap_or_default(),
         }
     }
 }

@@ -45,13 +45,14 @@ impl MountProcess {
         fs::create_dir_all(at).unwrap();
         fs::write(folder.join("target"), target).unwrap();
         fs::write(folder.join("at"), at.to_str().unwrap()).unwrap();
-        let process = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "death::child"])
+        let mut process = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "death::child", "--nocapture"])
             .env(CHILD, folder)
             .stdout(Stdio::null())
             .spawn()
             .unwrap();
         wait_until("it does not mount", || {
+            assert_eq!(process.try_wait().unwrap(), None, "it has ended");
             esker_mount::mount_point::mount_at(at).unwrap().is_some()
         });
         // The mount responds.
@@ -62,7 +63,7 @@ impl MountProcess {
         }
     }
 
-    fn kill(&mut self) {
+    pub(crate) fn kill(&mut self) {
         self.process.kill().unwrap();
         self.process.wait().unwrap();
     }
@@ -134,6 +135,11 @@ fn what_was_synced_survives_a_killed_mount() {
 }
 
 fn serve(folder: &Path, listen: &str) -> Server {
+    serve_with(folder, listen, Settings::default().lease)
+}
+
+/// Starts a server whose leases have this length.
+pub(crate) fn serve_with(folder: &Path, listen: &str, lease: Duration) -> Server {
     // The port is free again after a moment.
     eventually(|| {
         let database = OpenOptions::new()
@@ -143,6 +149,7 @@ fn serve(folder: &Path, listen: &str) -> Server {
         let settings = Settings {
             listen: listen.to_owned(),
             drain: Duration::from_secs(2),
+            lease,
             ..Settings::default()
         };
         Server::start(database, settings)

@@ -454,12 +454,12 @@ fn run_history(seed: u64, steps: usize, passthrough: bool) {
     scratch.demand_sound();
 }
 
+/// Returns the number in an environment variable.
+pub(crate) fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok()?.parse().ok()
+}
+
 fn seeds(passthrough: bool) {
-    let number = |name| {
-        std::env::var(name)
-            .ok()
-            .and_then(|n: String| n.parse().ok())
-    };
     if let Some(seed) = number("ESKER_MOUNT_SEED") {
         return run_history(seed, 600, passthrough);
     }

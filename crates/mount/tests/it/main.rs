@@ -5,6 +5,7 @@
 mod basic;
 mod broken;
 mod contents;
+mod crash;
 mod death;
 mod failing;
 mod history;

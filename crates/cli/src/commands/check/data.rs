@@ -35,12 +35,15 @@ pub(super) fn run(
     print(&report, args, context)?;
     let open = report.orphans.len() as u64 > report.removed
         || !report.missing.is_empty()
-        || !report.mismatched.is_empty();
+        || !report.mismatched.is_empty()
+        || !(args.repair || report.unpublished.is_empty());
     Ok(Outcome::partly_if(open))
 }
 
 fn print(report: &Report, args: &CheckArgs, context: &mut Context) -> anyhow::Result<()> {
     let orphans = report.orphans.iter().map(|path| path.display().to_string());
+    let unpublished = report.unpublished.iter();
+    let unpublished = unpublished.map(|path| path.display().to_string());
     let mismatch = report.mismatched.iter();
     let missing = report.missing.iter();
     if args.format.format == RowFormat::Json {
@@ -52,6 +55,7 @@ fn print(report: &Report, args: &CheckArgs, context: &mut Context) -> anyhow::Re
             "orphan_bytes": report.orphan_bytes,
             "removed": report.removed,
             "missing": missing.map(pair).collect::<Vec<_>>(),
+            "unpublished": unpublished.collect::<Vec<_>>(),
             "mismatched": mismatch.map(pair).collect::<Vec<_>>(),
         });
         writeln!(context.out, "{}", serde_json::to_string_pretty(&json)?)?;
@@ -63,6 +67,13 @@ fn print(report: &Report, args: &CheckArgs, context: &mut Context) -> anyhow::Re
         rows.row(vec![
             "no file leads to".into(),
             orphan.into(),
+            Cell::Bool(args.repair),
+        ])?;
+    }
+    for object in unpublished {
+        rows.row(vec![
+            "size is not published".into(),
+            object.into(),
             Cell::Bool(args.repair),
         ])?;
     }
