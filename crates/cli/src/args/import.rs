@@ -73,7 +73,7 @@ pub(crate) struct ImportGrapharArgs {
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Folders are searched recursively. A log that has been imported before is skipped, so that an \
+    after_help = "Folders are searched recursively for files named *.darshan and *.darshan.gz. A log that has been imported before is skipped, so that an \
                   interrupted import continues where it stopped. A damaged or unknown log is reported with the position of \
                   the error, the rest is imported, and the exit code is 1.\n\nExamples:\n  \
                   esker import darshan lab.esker logs/\n  \

@@ -4,7 +4,8 @@
 //! through a stream. The bytes of a file in a job are therefore
 //!
 //! - POSIX's, if POSIX counted any in that direction: the bytes moved to or from the file system;
-//! - else MPI-IO's (a driver below MPI-IO need not go through system calls that Darshan sees);
+//! - else those of DAOS's file system (DFS), which needs no system calls;
+//! - else MPI-IO's (a driver below MPI-IO need not go through calls that Darshan sees);
 //! - plus STDIO's: streams do their own system calls, which Darshan does not count under POSIX.
 //!
 //! The choice is made for the *file*, over all ranks: with collective buffering MPI-IO has one shared record of all ranks and POSIX one
@@ -64,7 +65,7 @@ pub struct FileAccess {
     /// Whether any record covers all ranks.
     pub shared: bool,
     /// Sums by module, in the order of [`Module::ALL`].
-    pub modules: [ModuleSums; 3],
+    pub modules: [ModuleSums; Module::COUNT],
     /// Highest offset read; -1 if unknown.
     pub max_byte_read: i64,
     /// Highest offset written; -1 if unknown.
@@ -85,7 +86,7 @@ impl FileAccess {
             record,
             ranks: 0,
             shared: false,
-            modules: [ModuleSums::default(); 3],
+            modules: [ModuleSums::default(); Module::COUNT],
             max_byte_read: -1,
             max_byte_written: -1,
             renamed_from: 0,
@@ -96,11 +97,12 @@ impl FileAccess {
     }
 
     fn add(&mut self, record: &ModuleRecord) {
-        let [posix, mpiio, stdio] = &mut self.modules;
+        let [posix, mpiio, stdio, dfs] = &mut self.modules;
         let sums = match record.module {
             Module::Posix => posix,
             Module::MpiIo => mpiio,
             Module::Stdio => stdio,
+            Module::Dfs => dfs,
         };
         sums.records += 1;
         for (sum, count) in [
@@ -126,17 +128,19 @@ impl FileAccess {
 
     /// Returns the sums of one module.
     pub fn module(&self, module: Module) -> &ModuleSums {
-        let [posix, mpiio, stdio] = &self.modules;
+        let [posix, mpiio, stdio, dfs] = &self.modules;
         match module {
             Module::Posix => posix,
             Module::MpiIo => mpiio,
             Module::Stdio => stdio,
+            Module::Dfs => dfs,
         }
     }
 
     fn merged(&self, get: fn(&ModuleSums) -> i64) -> i64 {
-        let [posix, mpiio, stdio] = self.modules.each_ref().map(get);
-        stdio.saturating_add(if posix > 0 { posix } else { mpiio })
+        let [posix, mpiio, stdio, dfs] = self.modules.each_ref().map(get);
+        let below = [posix, dfs].into_iter().find(|count| *count > 0);
+        stdio.saturating_add(below.unwrap_or(mpiio))
     }
 
     /// Returns the bytes read, each counted once; see the module's documentation.
@@ -164,9 +168,9 @@ impl FileAccess {
         self.merged(|sums| sums.opens)
     }
 
-    /// Returns whether anything was read.
+    /// Returns whether anything was read. A read that returned no byte found the end of the file: the file is no input then.
     pub fn was_read(&self) -> bool {
-        self.reads() > 0 || self.bytes_read() > 0
+        self.bytes_read() > 0
     }
 
     /// Returns whether anything was written, or another file was renamed to this one.
@@ -247,13 +251,15 @@ mod tests {
             record(Module::Posix, 2, -1, 0, 0),
             record(Module::Stdio, 3, 0, 0, 5),
             record(Module::Posix, 3, 0, 0, 7),
+            record(Module::MpiIo, 4, 0, 9, 9),
+            record(Module::Dfs, 4, 0, 9, 8),
         ];
         let files = file_accesses(&records);
         let bytes: Vec<_> = files
             .iter()
             .map(|f| (f.record, f.bytes_read(), f.bytes_written()))
             .collect();
-        assert_eq!(bytes, [(1, 20, 8000), (2, 0, 8000), (3, 0, 12)]);
+        assert_eq!(bytes, [(1, 20, 8000), (2, 0, 8000), (3, 0, 12), (4, 9, 8)]);
         assert_eq!((files[0].ranks, files[0].shared), (2, true));
         assert_eq!(files[0].module(Module::MpiIo).bytes_written, 8000);
         assert!(files[1].was_written() && !files[1].was_read());
@@ -261,7 +267,19 @@ mod tests {
             .iter()
             .map(|(r, f)| (*r, f.record))
             .collect();
-        assert_eq!(ranks, [(0, 1), (0, 3), (2, 1)]);
+        assert_eq!(ranks, [(0, 1), (0, 3), (0, 4), (2, 1)]);
+    }
+
+    /// A program that reads its own output to the end, and finds nothing behind it, would depend on itself.
+    #[test]
+    fn a_read_of_zero_bytes_is_no_input() {
+        let at_the_end = ModuleRecord {
+            reads: 3,
+            ..record(Module::Posix, 1, 0, 0, 5)
+        };
+        let [file] = file_accesses(&[at_the_end]).try_into().unwrap();
+        assert!(file.was_written() && !file.was_read());
+        assert_eq!(file.reads(), 3);
     }
 
     #[test]

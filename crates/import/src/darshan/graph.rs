@@ -11,7 +11,7 @@
 //! of the log's identity. The number alone is not unique: every step of a batch job writes a log under the same number, without a scheduler
 //! it is a process id, which is reused, and 1.x logs have none. A file is its path; in 1.x and 2.x logs, which have only the hash of the
 //! path, `darshan2:HASH`, with the end of the name in the attribute `name_suffix`. A file whose name Darshan had no memory for is
-//! `darshan3:HASH`. An executable is the first word of the command line as typed: logs do not contain its folder, so `executable:./a.out`
+//! `darshan3:HASH`. A file of a DAOS container is `daos:PATH`. An executable is the first word of the command line as typed: logs do not contain its folder, so `executable:./a.out`
 //! is many programs.
 //!
 //! **Times.** Every mutation has a version from the log's own clock, so logs may be imported in any order: the job at its start, a write
@@ -340,7 +340,7 @@ impl<'a> JobWriter<'a> {
             self.counts.files_untouched += 1;
             return;
         }
-        let file = self.file_vertex(access.record);
+        let file = self.accessed_file(access);
         let start = self.clock.start();
         if was_read || !self.log.has_whole_names() {
             self.ensure(start, &file);
@@ -411,7 +411,7 @@ impl<'a> JobWriter<'a> {
             let left_out = !self.options.keep_helpers && helper(access.record, path).is_some();
             // The pass over the job has made every file's vertex.
             if !left_out && (access.was_read() || access.was_written()) {
-                let file = self.file_vertex(access.record);
+                let file = self.accessed_file(access);
                 self.accesses(process.vertex, &file, access);
             }
             if self.batch.len() >= self.options.batch_mutations_max {
@@ -477,6 +477,15 @@ impl<'a> JobWriter<'a> {
         properties
     }
 
+    fn accessed_file(&self, access: &FileAccess) -> NamedVertex {
+        let mut file = self.file_vertex(access.record);
+        if access.module(Module::Dfs).records > 0 && file.key.starts_with('/') {
+            // The path begins in a container, which is no folder of this machine.
+            file = named(self.types.file, "File", format!("daos:{}", file.key));
+        }
+        file
+    }
+
     fn file_vertex(&self, record: u64) -> NamedVertex {
         let path = self
             .log
@@ -496,7 +505,7 @@ impl<'a> JobWriter<'a> {
 struct Direction {
     bytes: &'static str,
     operations: &'static str,
-    module_bytes: [&'static str; 3],
+    module_bytes: [&'static str; Module::COUNT],
     merged_bytes: fn(&FileAccess) -> i64,
     merged_operations: fn(&FileAccess) -> i64,
     bytes_of: fn(&super::access::ModuleSums) -> i64,
@@ -506,7 +515,12 @@ struct Direction {
 const READ: Direction = Direction {
     bytes: "bytes_read",
     operations: "reads",
-    module_bytes: ["posix_bytes_read", "mpiio_bytes_read", "stdio_bytes_read"],
+    module_bytes: [
+        "posix_bytes_read",
+        "mpiio_bytes_read",
+        "stdio_bytes_read",
+        "dfs_bytes_read",
+    ],
     merged_bytes: FileAccess::bytes_read,
     merged_operations: FileAccess::reads,
     bytes_of: |sums| sums.bytes_read,
@@ -520,6 +534,7 @@ const WRITE: Direction = Direction {
         "posix_bytes_written",
         "mpiio_bytes_written",
         "stdio_bytes_written",
+        "dfs_bytes_written",
     ],
     merged_bytes: FileAccess::bytes_written,
     merged_operations: FileAccess::writes,

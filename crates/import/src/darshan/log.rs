@@ -8,7 +8,7 @@ use super::inflate::Compression;
 use super::job::Job;
 use super::limits::{DAMAGES_MAX, RECORDS_MAX, REGION_BYTES_MAX};
 use super::names::Names;
-use super::record::{ModuleId, ModuleRecord};
+use super::record::{Module, ModuleId, ModuleRecord};
 use super::{v2, v3};
 
 /// Limits of reading. The defaults fit any real log.
@@ -46,6 +46,9 @@ pub struct ModuleEntry {
     pub records: Option<u64>,
 }
 
+/// Number of the module that counts accesses to single objects of DAOS.
+const DAOS: ModuleId = ModuleId(17);
+
 /// Contents of a Darshan log.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Log {
@@ -73,6 +76,12 @@ impl Log {
     /// Returns whether the log has complete file names. False for 1.x and 2.x, which have only the hash of a path and the end of the name.
     pub fn has_whole_names(&self) -> bool {
         self.version.starts_with("3.")
+    }
+
+    /// Returns whether the log has objects of DAOS that belong to no file of the log. These make no edges: they have numbers and no names.
+    pub fn has_objects_alone(&self) -> bool {
+        let has = |id| self.modules.iter().any(|module| module.id == id);
+        has(DAOS) && !has(Module::Dfs.id())
     }
 }
 

@@ -52,11 +52,15 @@ pub enum Module {
     MpiIo,
     /// C streams (`fopen` and related functions).
     Stdio,
+    /// Calls of the DAOS file system's library. Below it, the module DAOS counts the same bytes for each object.
+    Dfs,
 }
 
 impl Module {
     /// The modules in the order of the log.
-    pub const ALL: [Self; 3] = [Self::Posix, Self::MpiIo, Self::Stdio];
+    pub const ALL: [Self; Self::COUNT] = [Self::Posix, Self::MpiIo, Self::Stdio, Self::Dfs];
+    /// Number of the modules.
+    pub const COUNT: usize = 4;
 
     /// Returns the number of the module.
     pub fn id(self) -> ModuleId {
@@ -64,6 +68,7 @@ impl Module {
             Self::Posix => 1,
             Self::MpiIo => 2,
             Self::Stdio => 9,
+            Self::Dfs => 16,
         })
     }
 
@@ -194,6 +199,7 @@ impl Layout {
             Module::Posix => 4,
             Module::MpiIo => 3,
             Module::Stdio => 2,
+            Module::Dfs => 1,
         }
     }
 
@@ -214,6 +220,7 @@ impl Layout {
             (Module::MpiIo, 3) => Self::mpiio(17, times_long(BASE + 51)),
             (Module::Stdio, 1) => Self::stdio(13, 1),
             (Module::Stdio, 2) => Self::stdio(14, 2),
+            (Module::Dfs, 1) => Self::dfs(),
             _ => return None,
         })
     }
@@ -295,6 +302,19 @@ impl Layout {
         }
     }
 
+    /// Behind the counters are the UUIDs of the pool and the container.
+    const fn dfs() -> Self {
+        Self {
+            module: Module::Dfs,
+            size: (BASE + 52 + 15) as usize * 8 + 32,
+            opens: [BASE, BASE + 1],
+            reads: [BASE + 4, BASE + 5, ABSENT, ABSENT],
+            writes: [BASE + 6, BASE + 7, ABSENT, ABSENT],
+            stats: BASE + 13,
+            ..Self::mpiio(0, times_long(BASE + 52))
+        }
+    }
+
     /// Decodes one record of `self.size` bytes.
     #[inline]
     pub(crate) fn decode(&self, raw: &[u8], order: ByteOrder) -> ModuleRecord {
@@ -372,11 +392,12 @@ mod tests {
             (Module::MpiIo, 3),
             (Module::Stdio, 1),
             (Module::Stdio, 2),
+            (Module::Dfs, 1),
         ]
         .into_iter()
         .map(|(module, version)| Layout::of(module, version).unwrap().size)
         .collect();
-        assert_eq!(sizes, [680, 648, 664, 704, 544, 544, 560, 240, 248]);
+        assert_eq!(sizes, [680, 648, 664, 704, 544, 544, 560, 240, 248, 584]);
         assert!(Layout::of(Module::Posix, 0).is_none());
         assert!(Layout::of(Module::Posix, Layout::newest(Module::Posix) + 1).is_none());
     }

@@ -429,6 +429,7 @@ fn blank() -> ModuleRecord {
 fn versions_are_the_ends_of_what_happened() {
     let update = ModuleRecord {
         reads: 1,
+        bytes_read: 1,
         writes: 1,
         read: Span {
             start: 1.0,
@@ -442,6 +443,7 @@ fn versions_are_the_ends_of_what_happened() {
     };
     let late = ModuleRecord {
         reads: 1,
+        bytes_read: 1,
         read: Span {
             start: 1.0,
             end: 600.5,
@@ -450,6 +452,7 @@ fn versions_are_the_ends_of_what_happened() {
     };
     let wild = ModuleRecord {
         reads: 1,
+        bytes_read: 1,
         read: Span {
             start: 1.0,
             end: 1e300,

@@ -22,16 +22,19 @@ fn record(record: &ModuleRecord) -> Value {
         "writes": record.writes,
     });
     let mut put = |name: &str, value: Value| row[name] = value;
-    if record.module != Module::MpiIo {
+    let has_offsets = matches!(record.module, Module::Posix | Module::Stdio);
+    if has_offsets {
         put("seeks", json!(record.seeks));
     }
-    if record.module == Module::Posix {
+    if matches!(record.module, Module::Posix | Module::Dfs) {
         put("stats", json!(record.stats));
+    }
+    if record.module == Module::Posix {
         put("mmaps", json!(record.mmaps));
     }
     put("bytes_read", json!(record.bytes_read));
     put("bytes_written", json!(record.bytes_written));
-    if record.module != Module::MpiIo {
+    if has_offsets {
         put("max_byte_read", json!(record.max_byte_read));
         put("max_byte_written", json!(record.max_byte_written));
     }

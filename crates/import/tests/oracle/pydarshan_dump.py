@@ -42,6 +42,14 @@ SUMS = {
         "max_byte_read": ["STDIO_MAX_BYTE_READ"],
         "max_byte_written": ["STDIO_MAX_BYTE_WRITTEN"],
     },
+    "DFS": {
+        "opens": ["DFS_OPENS", "DFS_GLOBAL_OPENS"],
+        "reads": ["DFS_READS", "DFS_READXS"],
+        "writes": ["DFS_WRITES", "DFS_WRITEXS"],
+        "stats": ["DFS_STATS"],
+        "bytes_read": ["DFS_BYTES_READ"],
+        "bytes_written": ["DFS_BYTES_WRITTEN"],
+    },
 }
 
 

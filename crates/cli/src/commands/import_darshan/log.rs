@@ -52,6 +52,8 @@ pub(super) struct Imported {
     pub(super) damages: Vec<Damage>,
     /// Whether Darshan itself marked the log as incomplete.
     pub(super) partial: bool,
+    /// Whether the log has objects of DAOS, which are not imported.
+    pub(super) objects_alone: bool,
 }
 
 pub(super) fn import_log(path: &Path, work: &LogWork<'_>, interrupt: &Interrupt) -> LogOutcome {
@@ -77,6 +79,7 @@ pub(super) fn import_log(path: &Path, work: &LogWork<'_>, interrupt: &Interrupt)
         records: log.records.len() as u64,
         damages: log.damages.clone(),
         partial: log.modules.iter().any(|m| m.partial),
+        objects_alone: log.has_objects_alone(),
         ..Imported::default()
     };
     drop(bytes);

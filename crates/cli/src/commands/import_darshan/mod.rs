@@ -137,8 +137,9 @@ fn import_all(
             }
         }
         match walker.join() {
-            Ok(problems) => {
-                for (path, error) in problems {
+            Ok(left_out) => {
+                report.other_files = left_out.other_files;
+                for (path, error) in left_out.problems {
                     report.unreadable(&path, &error, context, progress);
                 }
             }

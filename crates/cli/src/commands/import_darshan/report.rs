@@ -27,6 +27,7 @@ pub(super) struct ImportReport {
     rejected: u64,
     stopped: u64,
     partial: u64,
+    objects_alone: u64,
     bytes: u64,
     records: u64,
     vertices_created: u64,
@@ -35,6 +36,7 @@ pub(super) struct ImportReport {
     files_written: u64,
     files_untouched: u64,
     helpers_skipped: u64,
+    pub(super) other_files: u64,
     processes: u64,
     problems: Vec<Json>,
     problems_total: u64,
@@ -73,6 +75,7 @@ impl ImportReport {
         self.imported += 1;
         self.damaged += u64::from(!log.damages.is_empty());
         self.partial += u64::from(log.partial);
+        self.objects_alone += u64::from(log.objects_alone);
         self.bytes += log.bytes;
         self.records += log.records;
         self.vertices_created += log.vertices_created;
@@ -194,6 +197,12 @@ impl ImportReport {
             let files = counted(self.files_untouched, "file", "files");
             left_out.push(format!("{files} neither read nor written"));
         }
+        if self.other_files > 0 {
+            let files = counted(self.other_files, "file", "files");
+            left_out.push(format!(
+                "{files} of the folders not named *.darshan or *.darshan.gz"
+            ));
+        }
         if !left_out.is_empty() {
             lines.push(format!("left out: {}", left_out.join(", ")));
         }
@@ -211,6 +220,11 @@ impl ImportReport {
             self.partial,
             "log partial: Darshan had no memory for all files of its job",
             "logs partial: Darshan had no memory for all files of their jobs",
+        );
+        say(
+            self.objects_alone,
+            "log with objects of DAOS, which have no names and are not imported",
+            "logs with objects of DAOS, which have no names and are not imported",
         );
         say(
             self.damaged,
@@ -241,7 +255,7 @@ impl ImportReport {
         lines
     }
 
-    fn sums(&self) -> [(&'static str, u64); 16] {
+    fn sums(&self) -> [(&'static str, u64); 18] {
         [
             ("logs", self.logs()),
             ("imported", self.imported),
@@ -251,6 +265,7 @@ impl ImportReport {
             ("unreadable", self.unreadable),
             ("rejected", self.rejected),
             ("partial", self.partial),
+            ("objects_alone", self.objects_alone),
             ("records", self.records),
             ("bytes", self.bytes),
             ("vertices_created", self.vertices_created),
@@ -259,6 +274,7 @@ impl ImportReport {
             ("files_written", self.files_written),
             ("files_untouched", self.files_untouched),
             ("helpers_skipped", self.helpers_skipped),
+            ("other_files", self.other_files),
         ]
     }
 
