@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 pub const TAG_PREFIX: &[u8] = b"user.esker.";
 
 /// Formats a tag's value as the value of an extended attribute. [`value_of`] parses it again, except lists, which it
-/// returns as text.
+/// returns as text; and what it parsed is formatted as the same bytes.
 pub fn text_of(value: &Value) -> Vec<u8> {
     match value {
         Value::Null => b"null".to_vec(),
@@ -44,9 +44,22 @@ fn to_text(value: &Value) -> String {
     }
 }
 
-/// Parses a value by its form: `true`, `42`, `0.5`, `2026-03-01T12:00:00Z`, `null`, a text in quotes. Any other UTF-8
-/// is a text, anything else bytes.
+/// Parses a value by its form: `true`, `42`, `0.5`, `2026-03-01T12:00:00Z`, `null`, a text in quotes that would be something else without
+/// them. Any other UTF-8 is a text, among it numbers and times that [`text_of`] formats in another way (`1.50`), so that programs read what they
+/// have set. Anything else is bytes.
 pub fn value_of(bytes: &[u8]) -> Value {
+    let value = parsed(bytes);
+    let same = match &value {
+        Value::String(text) if text.as_bytes() == bytes => true,
+        value => text_of(value) == bytes,
+    };
+    match std::str::from_utf8(bytes) {
+        Ok(text) if !same => Value::String(text.to_owned()),
+        _ => value,
+    }
+}
+
+fn parsed(bytes: &[u8]) -> Value {
     let Ok(text) = std::str::from_utf8(bytes) else {
         return Value::Bytes(bytes.to_vec());
     };
@@ -101,6 +114,7 @@ fn unquoted(text: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     #[test]
     fn values_come_back_from_their_texts() {
@@ -125,5 +139,22 @@ mod tests {
         assert_eq!(text_of(&Value::from("42")), b"\"42\"");
         assert_eq!(value_of(b"2026-03-01"), Value::from("2026-03-01"));
         assert_eq!(value_of(b"\"half"), Value::from("\"half"));
+        assert_eq!(value_of(b"\"42\""), Value::from("42"));
+        assert_eq!(value_of(b"1.50"), Value::from("1.50"));
+    }
+
+    proptest! {
+        /// A program reads the bytes that it has set.
+        #[test]
+        fn bytes_come_back_from_their_values(
+            bytes in prop_oneof![
+                any::<Vec<u8>>(),
+                "-?[0-9.eE+]{0,8}".prop_map(String::into_bytes),
+                "[\"\\\\0-9a]{0,10}".prop_map(String::into_bytes),
+                "[0-9]{4}-0[1-9]-1[0-9]T0[0-9]:00:00(\\.[0-9]{1,9})?(Z|\\+01:00)".prop_map(String::into_bytes),
+            ],
+        ) {
+            prop_assert_eq!(text_of(&value_of(&bytes)), bytes);
+        }
     }
 }
