@@ -39,7 +39,7 @@ pub use graph::{
 pub use graph_read::{GraphRead, GraphWrite};
 pub use id::{EdgeTypeId, VertexId, VertexName, VertexRef, VertexTypeId};
 pub use key::EdgeKey;
-pub use mutation::{Batch, Commit, Mutation, Op};
+pub use mutation::{Batch, Commit, Mutation, NamedEnds, Op};
 pub use schema::{AttributeDefinition, Schema, SchemaChange, SchemaError};
 pub use traversal::Traversal;
 pub use value::{Properties, Value, ValueKind};

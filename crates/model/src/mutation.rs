@@ -1,9 +1,11 @@
 //! Mutations: requested changes, in batches that apply whole or not at all.
 
-use crate::id::{EdgeTypeId, VertexRef};
+use crate::id::{EdgeTypeId, VertexId, VertexRef};
 use crate::object::{Identity, ObjectId};
 use crate::value::Properties;
 use crate::version::Version;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 /// A single change of the graph.
 #[derive(Debug, Clone, PartialEq)]
@@ -142,6 +144,43 @@ impl Batch {
     /// Whether the batch has no changes.
     pub fn is_empty(&self) -> bool {
         self.mutations.is_empty()
+    }
+}
+
+/// Names of the ends of edges, for callers that name vertices by text. An edge stores the ids of its ends, which are hashes of their names:
+/// the name of a vertex that nobody inserted would be lost.
+#[derive(Debug, Default)]
+pub struct NamedEnds {
+    mentions: Vec<Mutation>,
+    /// Index in `mentions` by vertex.
+    indexes: HashMap<VertexId, usize>,
+}
+
+impl NamedEnds {
+    /// Adds an end of an edge that is inserted at a version. Objects are left out: their names are numbers in their ids.
+    pub fn add(&mut self, version: Option<Version>, vertex: VertexRef, key: String) {
+        if ObjectId::of_vertex(vertex.id).is_some() {
+            return;
+        }
+        match self.indexes.entry(vertex.id) {
+            Entry::Occupied(index) => {
+                if let Some(mention) = self.mentions.get_mut(*index.get()) {
+                    // No version of its own is the commit's, the latest.
+                    let earlier = [mention.version, version].into_iter().flatten().min();
+                    mention.version = earlier;
+                }
+            }
+            Entry::Vacant(index) => {
+                index.insert(self.mentions.len());
+                let op = Op::EnsureVertex { vertex, key };
+                self.mentions.push(Mutation { version, op });
+            }
+        }
+    }
+
+    /// Adds a mention of each vertex behind the other mutations of a batch, whose positions stay.
+    pub fn append_to(self, batch: &mut Batch) {
+        batch.mutations.extend(self.mentions);
     }
 }
 

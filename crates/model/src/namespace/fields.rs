@@ -1,7 +1,11 @@
 //! Fields of files for filters.
 
-use super::{Content, Inode, NamePath, display};
-use crate::filter::Fields;
+use super::tags::text_of;
+use super::{Content, Inode, Kind, NamePath, display};
+use crate::caret::excerpt;
+use crate::error::{Error, Result};
+use crate::filter::{Comparison, Expr, Fields, Test};
+use crate::schema::nearest;
 use crate::value::Value;
 use std::borrow::Cow;
 
@@ -28,6 +32,50 @@ pub const FIELD_NAMES: [&str; 20] = [
     "depth",
     "target",
 ];
+
+/// Checks that a filter of files compares their `type` with kinds that exist: any other value matches no file, or every file.
+///
+/// # Errors
+///
+/// [`Error::Invalid`] with the value, the most similar kind and all kinds.
+pub fn check_kinds(filter: &Expr) -> Result<()> {
+    let mut wrong = None;
+    filter.each_term(&mut |term| {
+        if matches!(&*term.name, "type" | "kind") && wrong.is_none() {
+            let value = unknown_kind(&term.test);
+            wrong = value.map(|value| (term.name.as_str(), value));
+        }
+    });
+    let Some((name, value)) = wrong else {
+        return Ok(());
+    };
+    let (value, near) = match value {
+        Value::String(text) => (format!("'{}'", excerpt(text)), nearest(text, Kind::names())),
+        other => (String::from_utf8_lossy(&text_of(other)).into_owned(), None),
+    };
+    let hint = near.map_or_else(String::new, |near| format!(", did you mean '{near}'?"));
+    let kinds: Vec<_> = Kind::names().collect();
+    Err(Error::Invalid(format!(
+        "no file has `{name}` = {value}{hint} (expected one of: {})",
+        kinds.join(", ")
+    )))
+}
+
+/// Returns a value of the test that is not the name of a kind.
+fn unknown_kind(test: &Test) -> Option<&Value> {
+    let is_known = |value: &Value| match value {
+        Value::String(text) => Kind::names().any(|name| name == text),
+        _ => false,
+    };
+    match test {
+        Test::Compare(Comparison::Eq | Comparison::Ne, value) => {
+            Some(value).filter(|v| !is_known(v))
+        }
+        Test::In(values) => values.iter().find(|v| !is_known(v)),
+        Test::Not(inner) => unknown_kind(inner),
+        _ => None,
+    }
+}
 
 /// A file at a path, as filters see it.
 #[derive(Debug, Clone, Copy)]
@@ -69,5 +117,42 @@ impl Fields for FileFields<'_> {
             },
             _ => return None,
         }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_that_no_file_has_are_refused() {
+        let check = |text: &str| check_kinds(&Expr::parse(text, None).unwrap());
+        for text in [
+            "",
+            "type = 'file'",
+            "type IN ('file', 'fifo') AND kind != 'directory'",
+            "size > 3 OR NOT type LIKE 'F%'",
+            "colour = 'File'",
+        ] {
+            check(text).unwrap();
+        }
+        for (text, message) in [
+            (
+                "size > 3 AND type = 'File'",
+                "no file has `type` = 'File', did you mean 'file'?",
+            ),
+            (
+                "NOT kind != 'dir'",
+                "no file has `kind` = 'dir' (expected one of: file, directory, ",
+            ),
+            (
+                "type NOT IN ('file', 'symlnk')",
+                "no file has `type` = 'symlnk', did you mean 'symlink'?",
+            ),
+            ("type = 3", "no file has `type` = 3 (expected one of"),
+        ] {
+            let error = check(text).unwrap_err().to_string();
+            assert!(error.starts_with(message), "{text}: {error}");
+        }
     }
 }

@@ -66,6 +66,11 @@ impl Kind {
         self.row().1
     }
 
+    /// Returns the names of all kinds.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        Self::ALL.iter().map(|(_, _, name, _)| *name)
+    }
+
     /// Returns the first letter of a line of `ls -l`.
     pub fn letter(self) -> char {
         self.row().2

@@ -26,7 +26,7 @@ pub use api::{
 };
 pub use call::{Answer, Call, Changes, Partition, Route};
 pub use errno::{Errno, FileError};
-pub use fields::{FIELD_NAMES, FileFields};
+pub use fields::{FIELD_NAMES, FileFields, check_kinds};
 pub use handle::{Handle, Open, OpenFile, OpenLookup, SEAL_BYTES, external_content_error};
 pub use inode::{Content, Inode, Kind};
 pub use path::{Name, NamePath, check_path_key, display, parse_display};

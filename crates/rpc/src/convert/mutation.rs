@@ -5,7 +5,7 @@ use super::value::{properties_in, properties_out};
 use super::{At as _, Decoded, Form, Malformed, edge_type_in, vertex_ref_in, vertex_ref_out};
 use crate::proto;
 use crate::proto::mutation::Op as Message;
-use esker_model::{Batch, Commit, Mutation, Op, Schema, Version, VertexName, VertexRef};
+use esker_model::{Batch, Commit, Mutation, NamedEnds, Op, Schema, Version, VertexName, VertexRef};
 
 /// Encodes a batch of mutations.
 pub fn batch_out(batch: &Batch, sync: bool) -> proto::ApplyRequest {
@@ -101,11 +101,42 @@ pub fn mutation_out(mutation: &Mutation) -> proto::Mutation {
 
 /// Decodes a batch, and whether it must survive a power failure before it is acknowledged.
 pub fn batch_in(request: proto::ApplyRequest, schema: &Schema) -> Decoded<(Batch, bool)> {
-    let batch = Batch {
-        mutations: super::list(request.mutations, "mutations", |m| mutation_in(m, schema))?,
+    let mut ends = NamedEnds::default();
+    let mutations = super::list(request.mutations, "mutations", |m| {
+        let named = named_ends(&m);
+        let mutation = mutation_in(m, schema)?;
+        if let Op::PutEdge {
+            source,
+            destination,
+            ..
+        } = &mutation.op
+        {
+            for (name, vertex) in named.into_iter().zip([source, destination]) {
+                if let Some(name) = name {
+                    let key = VertexName::parse(&name).map_err(Malformed::model)?.key;
+                    ends.add(mutation.version, *vertex, key);
+                }
+            }
+        }
+        Ok(mutation)
+    })?;
+    let mut batch = Batch {
+        mutations,
         idempotency_key: (!request.once.is_empty()).then_some(request.once),
     };
+    ends.append_to(&mut batch);
     Ok((batch, request.sync))
+}
+
+/// The names by which a new edge names its ends; `None` for ends that are named by id.
+fn named_ends(mutation: &proto::Mutation) -> [Option<String>; 2] {
+    let Some(Message::PutEdge(edge)) = &mutation.op else {
+        return [None, None];
+    };
+    [&edge.source, &edge.destination].map(|end| {
+        let name = end.as_ref().map(|vertex| vertex.name.clone());
+        name.filter(|name| !name.is_empty())
+    })
 }
 
 fn vertex_in(

@@ -407,4 +407,12 @@ fn names_stand_for_numbers() {
     assert!(
         matches!(&batch.mutations[1].op, Op::PutEdge { destination, .. } if *destination == file)
     );
+    // An edge stores the ids of its ends: their names are kept by mentions.
+    let mentioned = batch.mutations[2..]
+        .iter()
+        .map(|mutation| match &mutation.op {
+            Op::EnsureVertex { key, .. } => key.as_str(),
+            other => panic!("{other:?}"),
+        });
+    assert_eq!(mentioned.collect::<Vec<_>>(), ["1", "/a"]);
 }

@@ -246,10 +246,6 @@ pub(super) fn edges(request: &ApiRequest<'_>) -> Answer {
             Some(text) => Some(edge_cursor_in(text, &schema)?),
         },
     };
-    let known = graph.read_vertices(&[vertex.id], Version::MAX)?;
-    if known.iter().all(Option::is_none) {
-        return Err(ApiError::missing(format!("no vertex `{name}`")));
-    }
     let (mut found, mut more): (Vec<Edge>, bool) = (Vec::new(), false);
     graph.scan_edges(&[vertex.id], &select, &mut |_, edge| {
         if found.len() == limit || request.call_state.cancelled() {
@@ -259,6 +255,13 @@ pub(super) fn edges(request: &ApiRequest<'_>) -> Answer {
         found.push(edge);
         ControlFlow::Continue(())
     })?;
+    // Edges may leave a vertex that was never inserted.
+    if found.is_empty() && select.after.is_none() {
+        let vertices = graph.read_vertices(&[vertex.id], Version::MAX)?;
+        if vertices.iter().all(Option::is_none) {
+            return Err(ApiError::missing(format!("no vertex `{name}`")));
+        }
+    }
     let mut names = HashMap::new();
     let ends = found.iter().map(|e| e.key.destination);
     add_names(&graph, &schema, &mut names, ends)?;

@@ -9,8 +9,8 @@ use crate::cluster::Names;
 use crate::limits::JSON_ANSWER_BYTES;
 use esker_model::filter::{Fields as _, Prepared};
 use esker_model::namespace::{
-    Content, Cookie, FIELD_NAMES, Inode, NamePath, Space, SpaceBy, Usage, display, parse_display,
-    walk_tagged,
+    Content, Cookie, FIELD_NAMES, Inode, NamePath, Space, SpaceBy, Usage, check_kinds, display,
+    parse_display, walk_tagged,
 };
 use esker_model::object::Principal;
 use esker_model::schema::nearest;
@@ -137,6 +137,7 @@ pub(super) fn list(request: &ApiRequest<'_>) -> Answer {
 pub(super) fn find(request: &ApiRequest<'_>) -> Answer {
     let (path, principal) = (path(&request.query)?, request.principal.clone());
     let filter = filter(request.query.get("filter").unwrap_or_default())?;
+    check_kinds(&filter)?;
     // A name that is no attribute of files is a tag.
     let tags: Vec<&str> = filter
         .names()

@@ -11,12 +11,12 @@
 //!  {"op": "move_object", "object": "8123", "from": {"name": "energy", "owner": 1001}, "to": {"name": "e", "owner": 1001}}
 //! ```
 //!
-//! Each line may have `"version"`: the time of the change.
+//! Each line may have `"version"`: the time of the change. The ends of a new edge are mentioned, so that their names are kept.
 
 use super::ApiError;
 use super::json_body::{Fields, advice, object_id};
 use esker_model::object::object_type;
-use esker_model::{Batch, Mutation, Op, Schema, Version, VertexName};
+use esker_model::{Batch, Mutation, NamedEnds, Op, Schema, Version, VertexName};
 use serde_json::Value as Json;
 use std::cell::RefCell;
 
@@ -38,14 +38,15 @@ pub(super) const OPS: [(&str, &[&str]); 8] = [
 /// Reads a batch, one mutation per line; empty lines are skipped. Also returns the names that may be paths of files.
 pub(super) fn batch(text: &str, schema: &Schema) -> Result<(Batch, Vec<VertexName>), ApiError> {
     let mut batch = Batch::new();
-    let paths = RefCell::default();
+    let (paths, mut ends) = (RefCell::default(), NamedEnds::default());
     for (i, line) in text.lines().enumerate() {
         if line.trim().is_empty() {
             continue;
         }
-        let mutation = mutation(line, schema, &paths).map_err(|e| e.at_line(i + 1))?;
+        let mutation = mutation(line, schema, &paths, &mut ends).map_err(|e| e.at_line(i + 1))?;
         batch.mutations.push(mutation);
     }
+    ends.append_to(&mut batch);
     Ok((batch, paths.into_inner()))
 }
 
@@ -53,6 +54,7 @@ fn mutation(
     line: &str,
     schema: &Schema,
     paths: &RefCell<Vec<VertexName>>,
+    ends: &mut NamedEnds,
 ) -> Result<Mutation, ApiError> {
     let json: Json = serde_json::from_str(line)
         .map_err(|e| ApiError::bad(format!("not JSON (column {}): {e}", e.column())))?;
@@ -83,17 +85,24 @@ fn mutation(
     };
     Ok(Mutation {
         version,
-        op: line.op(name)?,
+        op: line.op(name, version, ends)?,
     })
 }
 
 impl Fields<'_> {
-    fn op(&self, name: &str) -> Result<Op, ApiError> {
+    fn op(
+        &self,
+        name: &str,
+        version: Option<Version>,
+        ends: &mut NamedEnds,
+    ) -> Result<Op, ApiError> {
         if name.ends_with("_edge") {
-            let (source, _) = self.vertex("src")?;
-            let (destination, _) = self.vertex("dst")?;
+            let (source, source_key) = self.vertex("src")?;
+            let (destination, destination_key) = self.vertex("dst")?;
             let edge_type = self.schema.edge_type_id(self.text("type")?)?;
             return Ok(if name == "put_edge" {
+                ends.add(version, source, source_key);
+                ends.add(version, destination, destination_key);
                 Op::PutEdge {
                     source,
                     edge_type,
@@ -167,7 +176,8 @@ mod tests {
 {"op":"move_object","object":"object:7","from":{"name":"a","owner":1,"step":2},"to":{"name":"b","app":"c","owner":1}}"#;
         let (batch, paths) = batch(text, &Schema::default()).unwrap();
         assert_eq!(paths.len(), 5);
-        assert_eq!(batch.len(), 8);
+        // The two ends of the edge are mentioned behind the operations.
+        assert_eq!(batch.len(), 10);
         let identity = |name: &str, app: &str, owner, step| Identity {
             name: name.into(),
             app: app.into(),

@@ -1,6 +1,7 @@
 //! The JSON API as a plain HTTP client uses it.
 
-use crate::common::{Served, filled, settings};
+use crate::common::{Served, filled, settings, vertex};
+use esker_model::{Batch, GraphRead as _, GraphWrite as _, Op, Properties};
 use esker_testkit::wait::eventually;
 use serde_json::{Value as Json, json};
 use std::collections::BTreeSet;
@@ -211,6 +212,56 @@ fn lines_apply_whole_or_not_at_all() {
         "{error}"
     );
     assert_eq!(served.json("GET", "/api/v1/vertex?id=file:/b", "").0, 404);
+}
+
+#[test]
+fn the_ends_of_an_edge_keep_their_names() {
+    let served = Served::start(settings());
+    let line = r#"{"op":"put_edge","src":"job:77","type":"write","dst":"file:/never/inserted"}"#;
+    let (status, done) = served.json("POST", "/api/v1/apply", line);
+    assert_eq!(
+        (status, &done["vertices_created"]),
+        (200, &json!(2)),
+        "{done}"
+    );
+    let (_, edges) = served.json("GET", "/api/v1/edges?id=job:77", "");
+    assert_eq!(edges["edges"][0]["dst"], "file:/never/inserted", "{edges}");
+
+    // A program may name the ends by their ids alone.
+    let database = served.open();
+    let mut batch = Batch::new();
+    for file in ["file:/a", "file:/b"] {
+        batch.push(Op::PutEdge {
+            source: vertex(&database, "job:78"),
+            edge_type: database.schema().unwrap().edge_type_id("write").unwrap(),
+            destination: vertex(&database, file),
+            properties: Properties::new(),
+        });
+    }
+    database.apply(batch).unwrap();
+    let (status, page) = served.json("GET", "/api/v1/edges?id=job:78&limit=1", "");
+    assert_eq!((status, &page["more"]), (200, &json!(true)), "{page}");
+    let next = page["next"].as_str().unwrap();
+    let path = format!("/api/v1/edges?id=job:78&limit=1&after={next}");
+    let (status, page) = served.json("GET", &path, "");
+    assert_eq!((status, &page["more"]), (200, &json!(false)), "{page}");
+    assert_eq!(page["edges"].as_array().unwrap().len(), 1);
+    let past_the_end = format!("/api/v1/edges?id=job:78&after=write/{}", "f".repeat(32));
+    assert_eq!(served.json("GET", &past_the_end, "").1["edges"], json!([]));
+    assert_eq!(served.json("GET", "/api/v1/edges?id=job:79", "").0, 404);
+}
+
+#[test]
+fn files_of_a_kind_that_does_not_exist_are_a_mistake() {
+    let served = Served::start(settings());
+    let (status, error) = served.json(
+        "GET",
+        "/api/v1/files/find?path=/&filter=type%20=%20%27File%27",
+        "",
+    );
+    let error = error["error"].as_str().unwrap();
+    assert_eq!(status, 400, "{error}");
+    assert!(error.contains("did you mean 'file'?"), "{error}");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use crate::args::{FindArgs, FindFormat, RowFormat};
 use crate::commands::find::search;
 use crate::commands::note_if_stopped;
 use esker_model::filter::{Fields as _, Prepared};
-use esker_model::namespace::{FIELD_NAMES, NamePath, TaggedFile, walk_tagged};
+use esker_model::namespace::{FIELD_NAMES, NamePath, TaggedFile, check_kinds, walk_tagged};
 use esker_model::{Cancel as _, Error};
 use esker_terminal::context::Context;
 use esker_terminal::exit::{Outcome, usage};
@@ -44,6 +44,9 @@ pub(crate) fn run(args: &FindArgs, context: &mut Context) -> anyhow::Result<Outc
     let root = path(std::ffi::OsStr::new(&args.filter))?;
     let text = args.of_files.as_deref().unwrap_or("");
     let filter = search::parse(text)?;
+    if !args.lenient {
+        check_kinds(&filter)?;
+    }
     // A name that is no attribute of files is a tag.
     let tags: Vec<&str> = filter
         .names()
