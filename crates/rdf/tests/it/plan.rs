@@ -1,7 +1,7 @@
 //! Plans: what is explained is what runs. The executor has only the plan, and records in its operators what it does.
 
 use crate::{load, options};
-use esker_rdf::{Dataset, Found, Options, PlanNode, query};
+use esker_rdf::{Dataset, Found, Options, PlanNode, query, query_parsed, syntax};
 use std::cell::Cell;
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,7 +14,9 @@ pub(crate) fn explained_as_run(
     options: &Options<'_>,
 ) -> Result<PlanNode, String> {
     let mut options = options.clone();
-    let run = query(data, text, base, None, true, &options).map_err(|e| e.to_string())?;
+    // Parsed once: the parser gives blank nodes and aggregates random names.
+    let parsed = syntax::query(text, base).map_err(|e| e.to_string())?;
+    let run = query_parsed(data, text, &parsed, None, true, &options).map_err(|e| e.to_string())?;
     let run_plan = run.plan().ok_or("a profile has no plan")?.clone();
     let rows = match &run.found {
         Found::Solutions(_, table) => Some(table.len() as u64),
@@ -22,7 +24,8 @@ pub(crate) fn explained_as_run(
     };
     drop(run);
     options.explain_only = true;
-    let explained = query(data, text, base, None, false, &options).map_err(|e| e.to_string())?;
+    let explained =
+        query_parsed(data, text, &parsed, None, false, &options).map_err(|e| e.to_string())?;
     let plan = explained.plan().ok_or("an explanation has no plan")?;
     let same = Cell::new(0);
     same_operators(plan, &run_plan, &same)?;

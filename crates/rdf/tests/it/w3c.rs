@@ -459,7 +459,8 @@ pub(crate) fn same(ours: &Quads, theirs: &Quads) -> Outcome {
     ))
 }
 
-/// Normalizes the spelling of numbers: the suites use several.
+/// Normalizes the lexical forms of numbers. SPARQL 1.1 defines none for computed numbers, and the suites expect several for one value:
+/// `cast-double` has `1`, `1.0`, `1E0` and `1.0E0`, `agg-min-02` has `2.0E-1` for the term `2E-1` of its data.
 fn normal(quads: &Quads) -> Quads {
     quads
         .iter()
