@@ -217,9 +217,7 @@ impl Expr {
                 // A value that is only compared gets no id, because ids are never freed.
                 (a, b) => a.value_or_term(ctx)? == b.value_or_term(ctx)?,
             }),
-            Self::Compare(op, a, b) => {
-                compare(ctx, a.eval(ctx, row)?, b.eval(ctx, row)?).map(|o| op.matches(o))
-            }
+            Self::Compare(op, a, b) => compare(ctx, *op, a.eval(ctx, row)?, b.eval(ctx, row)?),
             Self::In(a, list) => {
                 let a = a.eval(ctx, row)?;
                 let mut error = false;
@@ -291,10 +289,13 @@ pub(crate) fn order_ids(ctx: &Context<'_>, a: Id, b: Id) -> Ordering {
         .unwrap_or_else(|| value::order(of_id(ctx, a).as_ref(), of_id(ctx, b).as_ref()))
 }
 
-fn compare(ctx: &Context<'_>, a: Val, b: Val) -> Option<Ordering> {
+/// Evaluates `<`, `<=`, `>` and `>=`; `None` is an error.
+fn compare(ctx: &Context<'_>, op: Comparison, a: Val, b: Val) -> Option<bool> {
     if let (Val::Id(a), Val::Id(b)) = (&a, &b) {
         match (id::value(*a), id::value(*b)) {
-            (Some(Inline::Integer(x)), Some(Inline::Integer(y))) => return Some(x.cmp(&y)),
+            (Some(Inline::Integer(x)), Some(Inline::Integer(y))) => {
+                return Some(op.matches(x.cmp(&y)));
+            }
             (None, None) => {
                 let order = ctx.with_parts(*a, |a| {
                     ctx.with_parts(*b, |b| match (a, b) {
@@ -305,11 +306,16 @@ fn compare(ctx: &Context<'_>, a: Val, b: Val) -> Option<Ordering> {
                     })
                 });
                 if let Some(order) = order.flatten().flatten() {
-                    return Some(order);
+                    return Some(op.matches(order));
                 }
             }
             _ => {}
         }
     }
-    value::compare(&a.value(ctx)?, &b.value(ctx)?)
+    let (a, b) = (a.value(ctx)?, b.value(ctx)?);
+    match value::compare(&a, &b) {
+        Some(order) => Some(op.matches(order)),
+        // One of two numbers is NaN: each comparison is false.
+        None => (value::number(&a).is_some() && value::number(&b).is_some()).then_some(false),
+    }
 }

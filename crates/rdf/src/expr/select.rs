@@ -70,7 +70,7 @@ fn less(ctx: &Context<'_>, op: Comparison, a: Id, b: Id) -> bool {
     if let (Some(Inline::Integer(a)), Some(Inline::Integer(b))) = (id::value(a), id::value(b)) {
         return op.matches(a.cmp(&b));
     }
-    compare(ctx, Val::Id(a), Val::Id(b)).is_some_and(|o| op.matches(o))
+    compare(ctx, op, Val::Id(a), Val::Id(b)) == Some(true)
 }
 
 fn same(ctx: &Context<'_>, a: Id, b: Id) -> Option<bool> {

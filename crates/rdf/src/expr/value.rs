@@ -187,9 +187,12 @@ pub(crate) fn equals(a: &Value, b: &Value) -> Option<bool> {
         };
     }
     match (a, b) {
-        (Value::DateTimeLiteral(a), Value::DateTimeLiteral(b)) => Some(a == b),
-        (Value::DateLiteral(a), Value::DateLiteral(b)) => Some(a == b),
-        (Value::TimeLiteral(a), Value::TimeLiteral(b)) => Some(a == b),
+        // Undecided, as the order is, if only one has a time zone and they are less than 14 hours apart.
+        (Value::DateTimeLiteral(a), Value::DateTimeLiteral(b)) => {
+            a.partial_cmp(b).map(Ordering::is_eq)
+        }
+        (Value::DateLiteral(a), Value::DateLiteral(b)) => a.partial_cmp(b).map(Ordering::is_eq),
+        (Value::TimeLiteral(a), Value::TimeLiteral(b)) => a.partial_cmp(b).map(Ordering::is_eq),
         _ => Some(durations(a, b).map_or(a == b, |o| o == Ordering::Equal)),
     }
 }
@@ -227,7 +230,7 @@ fn durations(a: &Value, b: &Value) -> Option<Ordering> {
     }
 }
 
-/// Evaluates `<` and `>`; `None` is an error.
+/// Returns the order of two values; `None` if they have none. Equal terms of any kind are equal.
 pub(crate) fn compare(a: &Value, b: &Value) -> Option<Ordering> {
     if let (Some(a), Some(b)) = (number(a), number(b)) {
         return compare_numbers(a, b);
@@ -250,7 +253,7 @@ pub(crate) fn compare(a: &Value, b: &Value) -> Option<Ordering> {
         (Value::DateTimeLiteral(a), Value::DateTimeLiteral(b)) => a.partial_cmp(b),
         (Value::DateLiteral(a), Value::DateLiteral(b)) => a.partial_cmp(b),
         (Value::TimeLiteral(a), Value::TimeLiteral(b)) => a.partial_cmp(b),
-        _ => durations(a, b),
+        _ => durations(a, b).or_else(|| (a == b).then_some(Ordering::Equal)),
     }
 }
 

@@ -12,7 +12,7 @@ use spargebra::SparqlParser;
 use std::fmt::Write as _;
 
 /// Returns solutions as texts, in order. MIN among incomparable terms is unspecified and left out.
-fn ours(data: &Dataset, text: &str, optimise: bool) -> Result<Vec<String>, String> {
+pub(crate) fn ours(data: &Dataset, text: &str, optimise: bool) -> Result<Vec<String>, String> {
     let mut options = options();
     options.optimise = optimise;
     let answer = query(data, text, None, None, false, &options).map_err(|e| e.to_string())?;

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that meets an error has failed")]
 
 mod any;
+mod conformance;
 mod differential;
 mod generator;
 mod hostile;

@@ -1,7 +1,7 @@
 //! Plans: what is explained is what runs. The executor has only the plan, and records in its operators what it does.
 
 use crate::{load, options};
-use esker_rdf::{Dataset, Found, Options, PlanNode, query, query_parsed, syntax};
+use esker_rdf::{Dataset, Found, Options, PlanNode, query_parsed, syntax};
 use std::cell::Cell;
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};

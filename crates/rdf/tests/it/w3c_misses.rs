@@ -3,10 +3,6 @@
 /// Tests that are expected to fail, by the end of their names, each with its reason.
 const MISSES: &[(&str, &str)] = &[
     (
-        "open-world/date-2",
-        "dates with and without time zones compare as XSD 1.1 says",
-    ),
-    (
         "case-insensitive-booleans",
         "the parser takes `true` in small letters only",
     ),
