@@ -2,7 +2,8 @@
 //! behind a `!` is parsed twice. Brackets in strings, comments and IRIs are not counted.
 //!
 //! The parser tries to read an IRI first and otherwise takes `<` as "less than". To make the reading unambiguous, characters in such IRIs
-//! that could open a bracket, a string or a comment are replaced by escapes.
+//! that could open a bracket, a string or a comment, or end an operand, are replaced by escapes. The parser also takes `true` and `false`
+//! in small letters only, so others are replaced.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -37,6 +38,7 @@ pub(crate) fn bounded(text: &str) -> Result<Cow<'_, str>, NestingError> {
     if bytes.len() <= LINKS_MAX
         && bytes.iter().filter(opening).count() <= NESTED_MAX
         && bytes.iter().filter(negating).count() <= NEGATED_MAX
+        && !(0..bytes.len()).any(|i| boolean(bytes, i).is_some() || is_relation(text, i))
     {
         return Ok(text.into());
     }
@@ -110,6 +112,15 @@ pub(crate) fn bounded(text: &str) -> Result<Cow<'_, str>, NestingError> {
                     .count();
                 continue;
             }
+            b't' | b'T' | b'f' | b'F' => {
+                if let Some(plain) = boolean(bytes, i) {
+                    out.push_str(&text[copied..i]);
+                    out.push_str(plain);
+                    i += plain.len();
+                    copied = i;
+                    continue;
+                }
+            }
             // An escape in a name: the next character is literal.
             b'\\' => i += 1,
             b'<' => {
@@ -144,6 +155,34 @@ pub(crate) fn bounded(text: &str) -> Result<Cow<'_, str>, NestingError> {
     }
     out.push_str(&text[copied..]);
     Ok(out.into())
+}
+
+/// Returns `true` or `false` if that keyword is at a position in other letters. It is no part of a name: letters of every alphabet, and the
+/// marks that names contain, are neither before it nor behind it.
+fn boolean(bytes: &[u8], at: usize) -> Option<&'static str> {
+    let keyword = match bytes[at] {
+        b't' | b'T' => "true",
+        b'f' | b'F' => "false",
+        _ => return None,
+    };
+    let end = at + keyword.len();
+    let word = bytes.get(at..end)?;
+    let name = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b':') || *b >= 0x80;
+    let before = at.checked_sub(1).map(|i| bytes[i]);
+    let outside = !before.is_some_and(|b| name(&b) || matches!(b, b'?' | b'$' | b'@' | b'.'))
+        && !bytes.get(end).is_some_and(name);
+    (outside && word != keyword.as_bytes() && word.eq_ignore_ascii_case(keyword.as_bytes()))
+        .then_some(keyword)
+}
+
+/// Returns whether an IRI begins at a position that the parser could also read as two comparisons, as in `?a<?b&&?c>?d`. The longest
+/// token counts (section 19.8 of SPARQL 1.1).
+fn is_relation(text: &str, at: usize) -> bool {
+    text.as_bytes()[at] == b'<'
+        && iri(text.as_bytes(), at).is_some_and(|end| {
+            let iri = &text[at..end];
+            iri.contains([',', '&', ')']) && could_be_less_than(iri).is_some()
+        })
 }
 
 /// Returns whether the word AS is at a position.
@@ -220,9 +259,10 @@ fn iri(bytes: &[u8], from: usize) -> Option<usize> {
     (rest[end] == b'>').then_some(from + end + 2)
 }
 
-/// Returns the IRI with escapes if its raw form could also be read as "less than" followed by a string, a comment or brackets.
+/// Returns the IRI with escapes if its raw form could also be read as "less than" followed by a string, a comment, brackets, or the end of
+/// the comparison.
 fn could_be_less_than(iri: &str) -> Option<String> {
-    let odd = |c: char| matches!(c, '#' | '\'' | '(' | ')' | '[' | ']');
+    let odd = |c: char| matches!(c, '#' | '\'' | '(' | ')' | '[' | ']' | ',' | '&');
     let first = iri.find(odd)?;
     // No operand of a comparison contains two slashes.
     if iri[..first].contains("//") {
@@ -329,6 +369,31 @@ mod tests {
             "<a:!> ",
         ] {
             assert!(bounded(&text.repeat(100)).is_ok(), "{text}");
+        }
+    }
+
+    #[test]
+    fn booleans_are_keywords_in_any_letters() {
+        let text = "SELECT (TRUE AS ?x) (!False AS ?y) { ?TRUE :TRUE TRUE, <TRUE> ; p:a.TRUE 'TRUE'@TRUE, TRUE . # TRUE\n\
+                    FILTER(True&&?a-TRUE) BIND(TRUE: AS ?z) _:TRUE :éTRUE TRUE. }";
+        let expected = "SELECT (true AS ?x) (!false AS ?y) { ?TRUE :TRUE true, <TRUE> ; p:a.TRUE 'TRUE'@TRUE, true . # TRUE\n\
+                        FILTER(true&&?a-TRUE) BIND(TRUE: AS ?z) _:TRUE :éTRUE true. }";
+        assert_eq!(bounded(text), Ok(Cow::Owned(expected.to_owned())));
+        let text = "SELECT (true AS ?x) { ?false :TRUE false }";
+        assert_eq!(bounded(text), Ok(Cow::Borrowed(text)));
+    }
+
+    #[test]
+    fn the_longest_token_is_read() {
+        let text = "FILTER (?x<?a&&?b>?y)";
+        let expected = "FILTER (?x<?a\\u0026\\u0026?b>?y)";
+        assert_eq!(bounded(text), Ok(Cow::Owned(expected.to_owned())));
+        for text in [
+            "FILTER (?x<?a && ?b>?y)",
+            "{ <http://e/?a&b,c> <#a> <p:b> }",
+            "FILTER(?a<<http://e/a>)",
+        ] {
+            assert_eq!(bounded(text), Ok(Cow::Borrowed(text)));
         }
     }
 

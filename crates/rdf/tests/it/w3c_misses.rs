@@ -3,14 +3,6 @@
 /// Tests that are expected to fail, by the end of their names, each with its reason.
 const MISSES: &[(&str, &str)] = &[
     (
-        "case-insensitive-booleans",
-        "the parser takes `true` in small letters only",
-    ),
-    (
-        "syn-bad-26",
-        "the parser does not take the longest token there",
-    ),
-    (
         "sparql12/grouping/select-variable-reuse",
         "the parser refuses the name of an aggregate in a later expression of the same SELECT",
     ),
