@@ -1,5 +1,6 @@
 //! Function calls. Common functions are implemented here, the rest by the `spareval` library.
 
+use super::regex::pieces;
 use super::value::{Value, lexical, text};
 use super::{Expr, Val, boolean};
 use crate::error::Error;
@@ -65,9 +66,9 @@ fn called(ctx: &Context<'_>, row: Row<'_>, f: &Function, args: &[Expr]) -> Optio
         Function::IsNumeric => boolean(super::value::number(&value(0)?).is_some()),
         Function::Regex => {
             let subject = plain(value(0)?)?;
-            let pattern = plain(value(1)?)?;
+            let pattern = simple(value(1)?)?;
             let flags = if args.len() > 2 {
-                plain(value(2)?)?
+                simple(value(2)?)?
             } else {
                 String::new()
             };
@@ -206,14 +207,11 @@ fn term_bytes(term: &Term) -> usize {
     }
 }
 
-/// `REPLACE`: replaces each match of a pattern by a text in which `$1` is a capture group. The result can grow without bound, so it is
-/// measured while it is built.
+/// `REPLACE`: replaces each match of a pattern by a text in which `$1` is a group of it. The result can grow without bound, so it is measured
+/// while it is built.
 fn replace(ctx: &Context<'_>, row: Row<'_>, args: &[Expr]) -> Option<Val> {
     let value = |i: usize| args.get(i)?.eval(ctx, row)?.value(ctx);
-    let string = |i: usize| match value(i)? {
-        Value::StringLiteral(s) => Some(s),
-        _ => None,
-    };
+    let string = |i: usize| simple(value(i)?);
     let (subject, language) = match value(0)? {
         Value::StringLiteral(s) => (s, None),
         Value::LangStringLiteral { value, language } => (value, Some(language)),
@@ -226,18 +224,26 @@ fn replace(ctx: &Context<'_>, row: Row<'_>, args: &[Expr]) -> Option<Val> {
         String::new()
     };
     let done = ctx.regex(&pattern, &flags, |regex| {
+        // An error by F&O 7.6.3.
+        if regex.is_match("") {
+            return None;
+        }
+        let pieces = || pieces(&with, regex.captures_len() - 1);
+        if pieces().any(|p| p.is_none()) {
+            return None;
+        }
         let mut done = String::new();
         let mut from = 0;
         for groups in regex.captures_iter(&subject) {
-            let Some(whole) = groups.get(0) else { continue };
-            done.push_str(subject.get(from..whole.start())?);
-            let before = done.len();
-            // The text may reference a group once per two bytes.
-            fitting(ctx, before + expanded(&groups, &with))?;
-            groups.expand(&with, &mut done);
+            let whole = groups.get(0)?;
+            let before = subject.get(from..whole.start())?;
+            let texts = || pieces().flatten().map(|p| p.of(&groups));
+            let bytes = before.len() + texts().map(str::len).sum::<usize>();
+            fitting(ctx, done.len() + bytes)?;
+            ctx.reserve_text(bytes)?;
+            done.push_str(before);
+            done.extend(texts());
             from = whole.end();
-            ctx.reserve_text(done.len() - before)?;
-            fitting(ctx, done.len())?;
         }
         done.push_str(subject.get(from..)?);
         Some(done)
@@ -249,13 +255,6 @@ fn replace(ctx: &Context<'_>, row: Row<'_>, args: &[Expr]) -> Option<Val> {
             language,
         },
     }))
-}
-
-/// Returns an upper bound of a replacement's length: its own bytes, plus the longest group for each reference.
-fn expanded(groups: &regex::Captures<'_>, with: &str) -> usize {
-    let names = with.bytes().filter(|b| *b == b'$').count();
-    let longest = groups.get(0).map_or(0, |whole| whole.len());
-    with.len().saturating_add(names.saturating_mul(longest))
 }
 
 fn variable(i: usize) -> Variable {
@@ -285,6 +284,14 @@ pub(crate) fn dates(op: char, a: Value, b: Value) -> Option<Value> {
         _ => Expression::Divide(x, y),
     };
     library(&expression, vec![a.into(), b.into()])
+}
+
+/// Returns the text of a string without language.
+fn simple(value: Value) -> Option<String> {
+    match value {
+        Value::StringLiteral(s) => Some(s),
+        _ => None,
+    }
 }
 
 /// Returns the text of a string, with or without language.
@@ -337,28 +344,4 @@ fn uuid(ctx: &Context<'_>) -> String {
         0x8000 | b >> 48 & 0x3fff,
         b & 0xffff_ffff_ffff
     )
-}
-
-/// Compiles a regular expression with the flags of `XPath`. `None` if either is invalid.
-pub(crate) fn regex(pattern: &str, flags: &str) -> Option<regex::Regex> {
-    let quoted;
-    let pattern = if flags.contains('q') {
-        quoted = regex::escape(pattern);
-        &quoted
-    } else {
-        pattern
-    };
-    let mut builder = regex::RegexBuilder::new(pattern);
-    builder.size_limit(1_000_000);
-    for flag in flags.chars() {
-        match flag {
-            's' => builder.dot_matches_new_line(true),
-            'm' => builder.multi_line(true),
-            'i' => builder.case_insensitive(true),
-            'x' => builder.ignore_whitespace(true),
-            'q' => &mut builder,
-            _ => return None,
-        };
-    }
-    builder.build().ok()
 }

@@ -2,14 +2,15 @@
 
 mod call;
 mod inspect;
+mod regex;
 mod select;
 pub(crate) mod value;
 
+pub(crate) use self::regex::regex;
 use crate::algebra::Node;
 use crate::dictionary::{Head, Parts};
 use crate::exec::{Context, Row, Var};
 use crate::id::{self, Id, Inline, UNBOUND};
-pub(crate) use call::regex;
 use spargebra::algebra::Function;
 use std::cmp::Ordering;
 use std::sync::Arc;

@@ -127,7 +127,8 @@ pub(crate) fn arithmetic(op: char, a: Number, b: Number) -> Option<Number> {
 pub(crate) fn truth(value: &Value) -> Option<bool> {
     match value {
         Value::BooleanLiteral(b) => Some(bool::from(*b)),
-        Value::StringLiteral(s) => Some(!s.is_empty()),
+        // A literal with a language tag is a plain literal too.
+        Value::StringLiteral(s) | Value::LangStringLiteral { value: s, .. } => Some(!s.is_empty()),
         Value::OtherTypedLiteral { datatype, .. } => {
             is_ill_typed(datatype.as_str()).then_some(false)
         }

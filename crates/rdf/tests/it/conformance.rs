@@ -148,3 +148,104 @@ fn times_of_which_one_has_a_zone_are_equal_only_where_that_is_certain() {
         ]);
     }
 }
+
+/// F&O 7.6.3, `fn:replace`. The replacement string was read in another notation, in which `$1c` is the group of that name, `\` is a
+/// character and no string is an error.
+#[test]
+fn replacement_strings_are_those_of_xpath() {
+    assert_values(&[
+        (
+            r#"REPLACE("darted", "^(.*?)d(.*)$", "$1c$2")"#,
+            Some(r#""carted""#),
+        ),
+        (r#"REPLACE("abc", "(b)", "$1x")"#, Some(r#""abxc""#)),
+        (r#"REPLACE("abc", "(b)", "$12")"#, Some(r#""ab2c""#)),
+        (
+            r#"REPLACE("abc", "(b)", "[$0$2$05]")"#,
+            Some(r#""a[bb5]c""#),
+        ),
+        (
+            r#"REPLACE("abc", "(((((((((((b)))))))))))", "$11$12")"#,
+            Some(r#""abb2c""#),
+        ),
+        (r#"REPLACE("abc", "b", "\\$\\\\")"#, Some(r#""a$\\c""#)),
+        (
+            r#"REPLACE("abab", "(ab)|(a)", "[1=$1][2=$2]")"#,
+            Some(r#""[1=ab][2=][1=ab][2=]""#),
+        ),
+        (r#"REPLACE("a1é"@fr, "[^a-z]", "${1}")"#, None),
+        (r#"REPLACE("a1é"@fr, "[^a-z]", "é")"#, Some(r#""aéé"@fr"#)),
+        (r#"REPLACE("abc", "b", "$")"#, None),
+        (r#"REPLACE("abc", "b", "$x")"#, None),
+        (r#"REPLACE("abc", "b", "\\")"#, None),
+        (r#"REPLACE("abc", "b", "\\é")"#, None),
+        (r#"REPLACE("abc", "x*", "-")"#, None),
+        (r#"REPLACE("abc", "$", "-")"#, None),
+        (r#"REPLACE("", "x", "-")"#, Some(r#""""#)),
+    ]);
+}
+
+/// F&O 7.6.1 and the regular expressions of XML Schema, which it extends. In a class `&&`, `~~` and `-[` were read as operators of another
+/// notation. `.` matches a carriage return without the flag `s`: F&O names the newline alone.
+#[test]
+fn regular_expressions_are_those_of_xpath() {
+    let cases = [
+        ("a", "^[a-z-[b]]$", "", TRUE),
+        ("b", "^[a-z-[b]]$", "", FALSE),
+        ("b", "^[^a-[b]]$", "", FALSE),
+        ("c", "^[^a-[b]]$", "", TRUE),
+        ("a", "^[^a-[b]]$", "", FALSE),
+        ("c", "^[a-z-[a-m-[c]]]$", "", TRUE),
+        ("d", "^[a-z-[a-m-[c]]]$", "", FALSE),
+        ("a", "^[a&&b]$", "", TRUE),
+        ("&", "^[a&&b]$", "", TRUE),
+        ("~", "^[a~~b]$", "", TRUE),
+        ("a", "^[]a]$", "", TRUE),
+        ("x:é-1", "^\\\\i\\\\c*$", "", TRUE),
+        ("1", "^\\\\i$", "", FALSE),
+        ("+ ", "^[\\\\I\\\\d]\\\\C$", "", TRUE),
+        ("\\u00a0", "\\\\s", "", FALSE),
+        ("a\\tb", "^[\\\\s\\\\S]*$", "", TRUE),
+        ("\\r", "^.$", "", TRUE),
+        ("\\n", "^.$", "", FALSE),
+        ("\\n", "^.$", "s", TRUE),
+        ("a#b c", "^ a # b[ ]c $", "x", TRUE),
+        ("ab", "^a b$", "", FALSE),
+        ("a.b", "A.B", "qi", TRUE),
+        ("acb", "a.b", "q", FALSE),
+        // Not of F&O, so each may have a meaning of its own in place of an error (section 17.3.1).
+        ("AB", "(?i)ab", "", TRUE),
+        ("a b", "\\\\bb", "", TRUE),
+        // Back-references are not supported.
+        ("aa", "(a)\\\\1", "", None),
+        ("a", "[a", "", None),
+        ("a", "[a-[b]c]", "", None),
+        ("a", "a\\\\", "", None),
+        ("a", "a", "z", None),
+    ];
+    for (text, pattern, flags, expected) in cases {
+        let expression = format!("REGEX(\"{text}\", \"{pattern}\", \"{flags}\")");
+        assert_values(&[(&expression, expected)]);
+    }
+    // Neither is a stack that no thread has.
+    let deep = "[a-".repeat(5000);
+    assert_values(&[(&format!("REGEX(\"a\", \"{deep}\")"), None)]);
+}
+
+/// Sections 17.4.3.14 and 17.4.3.15 take simple literals as the pattern, the replacement and the flags. Section 17.2.2 gives plain literals a
+/// boolean value, and those with a language tag are plain literals: this value was an error.
+#[test]
+fn what_literals_with_a_language_tag_are_arguments_of() {
+    assert_values(&[
+        (r#"REGEX("abc"@en, "b")"#, TRUE),
+        (r#"REGEX("abc", "b"@en)"#, None),
+        (r#"REGEX("abc", "b", "i"@en)"#, None),
+        (r#"REPLACE("abc", "b"@en, "x")"#, None),
+        (r#"REPLACE("abc", "b", "x"@en)"#, None),
+        (r#"IF("a"@en, 1, 2) = 1"#, TRUE),
+        (r#"!("a"@en)"#, FALSE),
+        (r#"!(""@en)"#, TRUE),
+        (r#"!("a"^^:dt)"#, None),
+        ("!(:a)", None),
+    ]);
+}
