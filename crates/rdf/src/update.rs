@@ -16,7 +16,8 @@ use crate::syntax;
 use oxrdf::{NamedNode, NamedOrBlankNode, Term};
 use spargebra::algebra::{GraphPattern, GraphTarget, QueryDataset};
 use spargebra::term::{
-    GraphNamePattern, GroundQuadPattern, GroundTermPattern, QuadPattern, TermPattern,
+    GraphNamePattern, GroundQuadPattern, GroundTermPattern, NamedNodePattern, QuadPattern,
+    TermPattern,
 };
 use spargebra::{GraphUpdateOperation as Operation, Update};
 use std::collections::{BTreeSet, HashMap};
@@ -69,10 +70,34 @@ fn parsed(
         count: 0,
     };
     let base = request.base_iri.as_ref();
-    for operation in &request.operations {
+    for (i, operation) in request.operations.iter().enumerate() {
+        if let Some(from) = moved(&request.operations[i..]) {
+            work.check_moved(from)?;
+        }
         work.operation(operation, base, graphs, fetch)?;
     }
     Ok(work.out)
+}
+
+/// Returns the graph that MOVE without SILENT moves, if the operations begin with one: the parser makes three of it (SPARQL 1.1 Update,
+/// section 3.2.5).
+fn moved(operations: &[Operation]) -> Option<&NamedNode> {
+    let [
+        Operation::Drop { silent: true, .. },
+        Operation::DeleteInsert { pattern, .. },
+        Operation::Drop {
+            silent: false,
+            graph: GraphTarget::NamedNode(from),
+        },
+        ..,
+    ] = operations
+    else {
+        return None;
+    };
+    let GraphPattern::Graph { name, .. } = &**pattern else {
+        return None;
+    };
+    (*name == NamedNodePattern::NamedNode(from.clone())).then_some(from)
 }
 
 /// Like [`update`], in place: a request that only adds and removes given quads copies nothing, and changes nothing if it fails. Returns the
@@ -241,9 +266,7 @@ impl UpdateRun<'_> {
             }
             // A graph exists once it has triples.
             Operation::Create { silent, graph } => {
-                let visible_data = self.visible_data()?;
-                let id = visible_data.dictionary.find(&Key::Iri(graph.as_str()));
-                if !silent && id.is_some_and(|id| visible_data.graph(id).is_some()) {
+                if !silent && self.is_visible(graph)? {
                     return Err(Error::Refused(format!(
                         "CREATE GRAPH {graph}: there is such a graph; CREATE SILENT ignores that"
                     )));
@@ -259,6 +282,24 @@ impl UpdateRun<'_> {
             Some(guard) => guard.view(&self.out.data),
             None => Ok(self.out.data.clone()),
         }
+    }
+
+    /// Returns whether a graph has triples that the update's principal sees.
+    fn is_visible(&self, graph: &NamedNode) -> Result<bool> {
+        let visible_data = self.visible_data()?;
+        let id = visible_data.dictionary.find(&Key::Iri(graph.as_str()));
+        Ok(id.is_some_and(|id| visible_data.graph(id).is_some()))
+    }
+
+    /// Refuses MOVE of a graph that does not exist: its target would be emptied.
+    fn check_moved(&self, graph: &NamedNode) -> Result<()> {
+        self.check_target(Some(&graph.clone().into()))?;
+        if self.is_visible(graph)? {
+            return Ok(());
+        }
+        Err(Error::Refused(format!(
+            "MOVE {graph}: there is no such graph; MOVE SILENT ignores that, and empties the target"
+        )))
     }
 
     /// Refuses a change of a graph that no update may change, or not this principal's.

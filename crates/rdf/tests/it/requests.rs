@@ -46,6 +46,35 @@ fn a_request_that_fails_changes_nothing() {
     assert_eq!((changes.len(), added, removed), (4, 2, 2));
 }
 
+/// MOVE of a graph that did not exist, a misspelt one, emptied its target and succeeded. It is an error unless the request says SILENT
+/// (SPARQL 1.1 Update, sections 3.2.5 and 3.2.2), and a request that fails changes nothing.
+#[test]
+fn a_graph_that_does_not_exist_cannot_be_moved() {
+    let moved = |from: &str| {
+        let mut data = load(DATA);
+        let before = text(&data);
+        let mut fetch = |iri: &str| Err(format!("no {iri}"));
+        let outcome = update_in_place(&mut data, from, None, &mut fetch, &options());
+        let message = outcome.map(drop).map_err(|e| e.to_string());
+        (message, text(&data) == before)
+    };
+    let (message, same) = moved("MOVE <http://e/none> TO <http://e/g2>");
+    assert!(message.unwrap_err().contains("there is no such graph"));
+    assert!(same);
+    for (text, same) in [
+        ("MOVE <http://e/g1> TO <http://e/g2>", false),
+        ("MOVE SILENT <http://e/none> TO <http://e/g3>", true),
+        ("MOVE DEFAULT TO <http://e/g2>", false),
+        (
+            "INSERT DATA { GRAPH <http://e/n> { <a:b> <a:c> 1 } } ; MOVE <http://e/n> TO <http://e/g2>",
+            false,
+        ),
+        ("DROP GRAPH <http://e/none>", true),
+    ] {
+        assert_eq!(moved(text), (Ok(()), same), "{text}");
+    }
+}
+
 #[test]
 fn in_place_and_on_a_copy_are_the_same() {
     let options = options();
