@@ -8,6 +8,7 @@ use crate::error::Result;
 use crate::expr::{self, Expr, value};
 use crate::id::{self, Id, UNBOUND};
 use crate::plan::{Mode, is_movable};
+use std::cell::Cell;
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -48,7 +49,12 @@ pub(crate) fn join(
         .iter()
         .filter_map(|(a, b)| {
             let (x, y) = (left.column(*a)?, right.column(*b)?);
-            let keyed = (keys(ctx, x), keys(ctx, y));
+            let floats = Cell::new(false);
+            let mut keyed = (keys(ctx, x, &floats), keys(ctx, y, &floats));
+            // The keys before the first float are those of doubles.
+            if floats.get() {
+                keyed = (keys(ctx, x, &floats), keys(ctx, y, &floats));
+            }
             if keyed.0 == x || keyed.1 == y {
                 implied.push((*a, *b));
             }
@@ -275,32 +281,46 @@ fn combine(left: &Table, right: &Table, l: &[u32], r: &[u32], keep: &[Var]) -> T
     table
 }
 
-/// Returns keys that are equal for terms that may be equal by value.
-fn keys(ctx: &Context<'_>, column: &[Id]) -> Vec<Id> {
+/// Returns keys that are equal for terms that may be equal by value. After the first float, numbers have the keys of floats: beside one they
+/// are compared as floats.
+fn keys(ctx: &Context<'_>, column: &[Id], floats: &Cell<bool>) -> Vec<Id> {
     let mut last = (UNBOUND, UNBOUND);
     column
         .iter()
         .map(|id| {
             if *id != last.0 {
-                last = (*id, key(ctx, *id));
+                last = (*id, key(ctx, *id, floats));
             }
             last.1
         })
         .collect()
 }
 
-fn key(ctx: &Context<'_>, id: Id) -> Id {
+fn key(ctx: &Context<'_>, id: Id, floats: &Cell<bool>) -> Id {
     if id == UNBOUND || expr::is_simple(ctx, id) {
         return id;
     }
-    if let Some(id::Inline::Integer(n)) = id::value(id) {
-        return fold((n as f64).to_bits());
+    let number = match id::value(id) {
+        Some(id::Inline::Integer(n)) => n as f64,
+        _ => {
+            let value = expr::of_id(ctx, id);
+            let Some(number) = value.as_ref().and_then(value::number) else {
+                return Id::MAX;
+            };
+            if matches!(number, value::Number::Float(_)) {
+                floats.set(true);
+            }
+            number.double().into()
+        }
+    };
+    if floats.get() {
+        fold((number as f32).to_bits().into())
+    } else {
+        fold(number.to_bits())
     }
-    expr::of_id(ctx, id)
-        .and_then(|v| value::join_key(&v))
-        .map_or(Id::MAX, fold)
 }
 
+/// The sign is lost: zero and negative zero are equal.
 const fn fold(bits: u64) -> Id {
     (bits ^ (bits >> 32)) as Id | 1 << 31
 }

@@ -344,11 +344,6 @@ fn compare_numbers_total(a: f64, b: f64) -> Ordering {
         .unwrap_or_else(|| a.is_nan().cmp(&b.is_nan()))
 }
 
-/// Returns the key of a value in hash joins on `=`: equal values have equal keys, others may have.
-pub(crate) fn join_key(value: &Value) -> Option<u64> {
-    number(value).map(|n| f64::from(n.double()).to_bits())
-}
-
 /// Returns the length of the text in bytes, if it can be long.
 pub(crate) fn text_bytes(value: &Value) -> usize {
     match value {

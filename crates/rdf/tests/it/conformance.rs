@@ -249,3 +249,13 @@ fn what_literals_with_a_language_tag_are_arguments_of() {
         ("!(:a)", None),
     ]);
 }
+
+/// Joins by `=` hashed numbers by their bits as doubles, so that a float and the decimal to which it is equal were not joined. Section 17.3
+/// compares them as floats.
+#[test]
+fn numbers_that_are_equal_are_joined_by_equality() {
+    let data =
+        ":a :p \"-0.0\"^^xsd:double, \"0.1\"^^xsd:float, 0.1 . :b :q 0, 0.1, \"0.1\"^^xsd:float .";
+    let found = solutions(data, "SELECT * { ?a :p ?x . ?b :q ?y FILTER(?x = ?y) }");
+    assert_eq!(found.len(), 5, "{found:?}");
+}
