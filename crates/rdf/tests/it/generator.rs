@@ -3,13 +3,18 @@
 use proptest::prelude::*;
 use std::fmt::Write as _;
 
-/// Few terms, so that joins have results; equal numbers of several types.
+/// Few terms, so that joins have results; equal numbers of several types, in the lexical forms that the library's IF and COALESCE return.
 fn term() -> impl Strategy<Value = String> {
+    let typed = |text: String, local: &str| {
+        format!("\"{text}\"^^<http://www.w3.org/2001/XMLSchema#{local}>")
+    };
     prop_oneof![
         4 => (0..6).prop_map(|n| format!("<http://e/n{n}>")),
         2 => (0..4).prop_map(|n| format!("{n}")),
-        1 => (0..3).prop_map(|n| format!("{n}.0")),
-        1 => (0..2).prop_map(|n| format!("\"{n}.0E0\"^^<http://www.w3.org/2001/XMLSchema#double>")),
+        1 => (0..3).prop_map(move |n| typed(format!("{n}"), "decimal")),
+        1 => (0..2).prop_map(|n| format!("{n}.1")),
+        1 => (0..2).prop_map(move |n| typed(format!("{n}"), "double")),
+        1 => (0..2).prop_map(move |n| typed(format!("{n}.1"), "float")),
         1 => (0..3).prop_map(|n| format!("\"t{n}\"")),
         1 => (0..2).prop_map(|n| format!("\"t{n}\"@en")),
     ]
@@ -74,6 +79,9 @@ fn condition() -> impl Strategy<Value = String> {
         (var(), node()).prop_map(|(a, b)| format!("{a} = {b}")),
         (var(), node()).prop_map(|(a, b)| format!("{a} != {b}")),
         (var(), node()).prop_map(|(a, b)| format!("{a} < {b}")),
+        (var(), node()).prop_map(|(a, b)| format!("{a} <= {b}")),
+        (var(), node()).prop_map(|(a, b)| format!("{a} >= {b}")),
+        (var(), node()).prop_map(|(a, b)| format!("!({a} > {b})")),
         (var(), node()).prop_map(|(a, b)| format!("sameTerm({a}, {b})")),
         var().prop_map(|v| format!("BOUND({v})")),
         var().prop_map(|v| format!("!BOUND({v})")),
@@ -86,6 +94,26 @@ fn condition() -> impl Strategy<Value = String> {
         1 => (simple.clone(), simple.clone()).prop_map(|(a, b)| format!("({a} || {b})")),
         1 => (simple.clone(), simple).prop_map(|(a, b)| format!("({a} && {b})")),
     ]
+}
+
+/// An expression for BIND; many are errors for some solutions, some for all.
+fn expression() -> impl Strategy<Value = String> {
+    prop_oneof![
+        node(),
+        condition().prop_map(|c| format!("({c})")),
+        (var(), node()).prop_map(|(a, b)| format!("{a} + {b}")),
+        var().prop_map(|v| format!("{v} * 2")),
+        var().prop_map(|v| format!("STRLEN({v})")),
+        var().prop_map(|v| format!("STR({v})")),
+        (condition(), node(), node()).prop_map(|(c, a, b)| format!("IF({c}, {a}, {b})")),
+        (var(), node()).prop_map(|(a, b)| format!("COALESCE({a} + 1, {b})")),
+        Just("1 / 0".to_owned()),
+    ]
+}
+
+/// The variable of a BIND. The grammar refuses one that the group has used.
+fn target() -> impl Strategy<Value = String> {
+    (3..7).prop_map(|n| format!("?v{n}"))
 }
 
 fn pattern() -> impl Strategy<Value = String> {
@@ -102,6 +130,14 @@ fn pattern() -> impl Strategy<Value = String> {
                 .prop_map(|(a, b)| format!("{a} FILTER EXISTS {{ {b} }}")),
             (inner.clone(), inner.clone())
                 .prop_map(|(a, b)| format!("{a} FILTER NOT EXISTS {{ {b} }}")),
+            (inner.clone(), inner.clone(), condition())
+                .prop_map(|(a, b, c)| format!("{a} FILTER({c} || EXISTS {{ {b} }})")),
+            (inner.clone(), expression(), target())
+                .prop_map(|(a, e, v)| format!("{a} BIND({e} AS {v})")),
+            (inner.clone(), inner.clone(), target())
+                .prop_map(|(a, b, v)| format!("{a} BIND(EXISTS {{ {b} }} AS {v})")),
+            (inner.clone(), inner.clone(), expression(), target())
+                .prop_map(|(a, b, e, v)| format!("{{ {a} }} UNION {{ {b} BIND({e} AS {v}) }}")),
             inner.clone().prop_map(|a| format!("GRAPH ?g {{ {a} }}")),
             inner
                 .clone()
