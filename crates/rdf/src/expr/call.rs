@@ -1,6 +1,6 @@
 //! Function calls. Common functions are implemented here, the rest by the `spareval` library.
 
-use super::regex::pieces;
+use super::regex::fragments;
 use super::value::{Value, lexical, text};
 use super::{Expr, Val, boolean};
 use crate::error::Error;
@@ -228,16 +228,20 @@ fn replace(ctx: &Context<'_>, row: Row<'_>, args: &[Expr]) -> Option<Val> {
         if regex.is_match("") {
             return None;
         }
-        let pieces = || pieces(&with, regex.captures_len() - 1);
-        if pieces().any(|p| p.is_none()) {
+        let fragments = || fragments(&with, regex.captures_len() - 1);
+        if fragments().any(|p| p.is_none()) {
             return None;
         }
         let mut done = String::new();
         let mut from = 0;
         for groups in regex.captures_iter(&subject) {
+            // Each match reads the whole text, which may come to nothing.
+            if with.len() > 4096 {
+                ctx.or_fail(ctx.check())?;
+            }
             let whole = groups.get(0)?;
             let before = subject.get(from..whole.start())?;
-            let texts = || pieces().flatten().map(|p| p.of(&groups));
+            let texts = || fragments().flatten().map(|p| p.of(&groups));
             let bytes = before.len() + texts().map(str::len).sum::<usize>();
             fitting(ctx, done.len() + bytes)?;
             ctx.reserve_text(bytes)?;

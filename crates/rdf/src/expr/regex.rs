@@ -1,4 +1,4 @@
-//! Regular expressions and replacement strings of REGEX and REPLACE, as XQuery 1.0 and XPath 2.0 Functions and Operators (F&O) define them
+//! Regular expressions and replacement strings of REGEX and REPLACE, as `XQuery` 1.0 and `XPath` 2.0 Functions and Operators (F&O) define them
 //! in section 7.6, for the `regex` crate. What F&O has no meaning for and the crate has one, as `(?i)` and `\b`, means that. `\w` is the
 //! crate's, which has `_`. Back-references and Unicode blocks are errors.
 
@@ -95,15 +95,15 @@ fn class(chars: &mut Chars<'_>, depth: usize) -> Option<String> {
     }
 }
 
-/// A piece of a replacement string.
-pub(super) enum Piece<'a> {
+/// A fragment of a replacement string.
+pub(super) enum Fragment<'a> {
     Text(&'a str),
     /// The text that a group of the regular expression matched; group 0 is the whole.
     Group(usize),
 }
 
-impl<'a> Piece<'a> {
-    /// Returns what the piece stands for in a match: nothing for a group that matched nothing.
+impl<'a> Fragment<'a> {
+    /// Returns what the fragment stands for in a match: nothing for a group that matched nothing.
     pub(super) fn of(self, groups: &regex::Captures<'a>) -> &'a str {
         match self {
             Self::Text(text) => text,
@@ -112,29 +112,29 @@ impl<'a> Piece<'a> {
     }
 }
 
-/// Returns the pieces of a replacement string (`fn:replace`, F&O 7.6.3) for a regular expression of `groups` groups. The last one is `None`
+/// Returns the fragments of a replacement string (`fn:replace`, F&O 7.6.3) for a regular expression of `groups` groups. The last one is `None`
 /// if the string is an error: a `$` without a number, or a `\` in front of another character than `$` and `\`.
-pub(super) fn pieces(text: &str, groups: usize) -> impl Iterator<Item = Option<Piece<'_>>> {
+pub(super) fn fragments(text: &str, groups: usize) -> impl Iterator<Item = Option<Fragment<'_>>> {
     let mut rest = text;
     std::iter::from_fn(move || {
         if rest.is_empty() {
             return None;
         }
-        let first = first_piece(rest, groups);
+        let first = first_fragment(rest, groups);
         rest = first.as_ref().map_or("", |(_, rest)| rest);
-        Some(first.map(|(piece, _)| piece))
+        Some(first.map(|(fragment, _)| fragment))
     })
 }
 
-/// Splits the first piece off.
-fn first_piece(text: &str, groups: usize) -> Option<(Piece<'_>, &str)> {
+/// Splits the first fragment off.
+fn first_fragment(text: &str, groups: usize) -> Option<(Fragment<'_>, &str)> {
     let (plain, special) = text.split_at(text.find(['\\', '$']).unwrap_or(text.len()));
     if !plain.is_empty() {
-        return Some((Piece::Text(plain), special));
+        return Some((Fragment::Text(plain), special));
     }
     if let Some(escaped) = special.strip_prefix('\\') {
         let (one, rest) = escaped.split_at_checked(1)?;
-        return matches!(one, "\\" | "$").then_some((Piece::Text(one), rest));
+        return matches!(one, "\\" | "$").then_some((Fragment::Text(one), rest));
     }
     let digits = special.strip_prefix('$')?;
     let (mut number, mut len) = (0, 0);
@@ -146,5 +146,5 @@ fn first_piece(text: &str, groups: usize) -> Option<(Piece<'_>, &str)> {
         }
         (number, len) = (longer, len + 1);
     }
-    (len > 0).then_some((Piece::Group(number), &digits[len..]))
+    (len > 0).then_some((Fragment::Group(number), &digits[len..]))
 }

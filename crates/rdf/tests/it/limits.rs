@@ -1,7 +1,7 @@
 //! Queries that are too large, too deep, or cancelled.
 
 use crate::{load, options};
-use esker_rdf::{Error, Found, Solutions, query};
+use esker_rdf::{Dataset, Error, Found, Solutions, query};
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -363,6 +363,31 @@ fn doubled(times: usize, double: impl Fn(&str) -> String) -> String {
         let _ = write!(text, " BIND({} AS ?x{i})", double(&format!("?x{}", i - 1)));
     }
     text.replace("STRLEN(?x0)", &format!("STRLEN(?x{times})")) + " }"
+}
+
+/// A million matches, and for each a text of 32,768 references to a group that matched nothing: the result is empty, so that no limit of
+/// strings ended the query, and nothing stopped it.
+#[test]
+fn replacements_that_make_nothing_stop_when_they_are_told_to() {
+    let mut text =
+        "SELECT (REPLACE(?s20, \"a(b)?\", ?t15) AS ?x) { BIND(\"a\" AS ?s0) BIND(\"$1\" AS ?t0)"
+            .to_owned();
+    for (name, times) in [("s", 20), ("t", 15)] {
+        for i in 0..times {
+            let _ = write!(
+                text,
+                " BIND(CONCAT(?{name}{i}, ?{name}{i}) AS ?{name}{})",
+                i + 1
+            );
+        }
+    }
+    let asked = AtomicUsize::new(0);
+    let stop = || (asked.fetch_add(1, Ordering::Relaxed) > 200).then_some("time-out");
+    let mut options = options();
+    options.stop = &stop;
+    let data = Dataset::default();
+    let outcome = query(&data, &format!("{text} }}"), None, None, false, &options);
+    assert!(matches!(outcome, Err(Error::Stopped("time-out"))));
 }
 
 /// Strings grow by functions, aggregates and replacements. No query may exceed the memory limit with strings.
