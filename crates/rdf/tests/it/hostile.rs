@@ -27,7 +27,7 @@ const REQUESTS: &[&str] = &[
     "CONSTRUCT { ?s <a:b> [ <a:c> (?o 1) ] } WHERE { ?s ?p ?o }",
     "DESCRIBE ?s <http://e/a> { ?s ?p true }",
     "SELECT (GROUP_CONCAT(DISTINCT ?o ; SEPARATOR=', ') AS ?all) (AVG(?o) + SUM(?o) AS ?n) { ?s ?p ?o }",
-    "SELECT (CONCAT(SUBSTR('abc', 2), UCASE('\\u00e9'), REPLACE('a.b', '\\\\.', '')) AS ?x) (COALESCE(1/0, STRDT('1', <a:t>), <http://www.w3.org/2001/XMLSchema#integer>('7')) AS ?y) {}",
+    "SELECT (CONCAT(SUBSTR('abc', 2), UCASE('\\u00e9'), REPLACE('a.b', '[a-z-[b&&c]](\\\\i)|\\\\.', '$1\\\\$', 'x')) AS ?x) (COALESCE(1/0, STRDT('1', <a:t>), <http://www.w3.org/2001/XMLSchema#integer>('7')) AS ?y) {}",
     "INSERT DATA { <a:b> <a:c> 1, \"\"\"x\ny\"\"\" . GRAPH <a:g> { <a:b> <a:c> _:x } } ; DELETE DATA { <a:b> <a:c> 1 }",
     "PREFIX e: <http://e/> WITH e:g DELETE { ?a e:p ?b } INSERT { ?b e:p [ e:q ?a ] } USING e:g WHERE { ?a e:p ?b }",
     "DELETE WHERE { ?s <http://e/p> ?o } ; COPY DEFAULT TO <a:g> ; MOVE SILENT <a:x> TO DEFAULT ; ADD <a:g> TO <a:h> ; CLEAR NAMED ; DROP SILENT GRAPH <a:g> ; CREATE GRAPH <a:n> ; LOAD SILENT <a:f> INTO GRAPH <a:n>",
