@@ -417,6 +417,8 @@ impl Txn<'_, '_> {
         subtree: &Subtree,
     ) -> Result<()> {
         let inside = |path: &NamePath, free: bool| match self.reach(names, None, path, false)? {
+            // The top of the subtree is in a directory outside.
+            Reached::Entry(_, _, Ok(found)) if !free && ids.contains(&found.dentry.id) => Ok(()),
             Reached::Entry(parent, name, _) if ids.contains(&parent.id) => {
                 if free && hashes.contains(&(parent.id, hash_of(&name))) {
                     return Err(Errno::Exists.at(path).into());
