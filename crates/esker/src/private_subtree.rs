@@ -171,7 +171,9 @@ impl<N: Namespace> PrivateSubtree<N> {
     fn check_change(&self, change: &Change) -> Result<()> {
         let itself = |path: &NamePath| *path == self.path;
         let (paths, moves) = match change {
-            Change::Rename { from, to, .. } => (vec![from, to], itself(from) || itself(to)),
+            Change::Rename { from, to, .. } | Change::Exchange { from, to } => {
+                (vec![from, to], itself(from) || itself(to))
+            }
             Change::Link { from, to } => (vec![from, to], false),
             Change::Unlink(path) | Change::Rmdir(path) => (vec![path], itself(path)),
             Change::Merge(_) => {
@@ -237,6 +239,7 @@ fn bytes(change: &Change) -> usize {
                 let xattrs = make.xattrs.iter().map(|(n, v)| n.len() + v.len() + 8);
                 name(path) + content(&make.content) + xattrs.sum::<usize>()
             }
+            Change::Exchange { .. } => 0,
             Change::Link { from, to } => from.as_bytes().len() + to.as_bytes().len(),
             Change::Rename { to, .. } => name(to),
             Change::Set { set, .. } => set.content.as_ref().map_or(0, content),

@@ -137,7 +137,7 @@ int esker_fs_access(esker_fs *fs, const char *path, int mode);
 int esker_fs_mkdir(esker_fs *fs, const char *path, mode_t mode);
 int esker_fs_rmdir(esker_fs *fs, const char *path);
 int esker_fs_unlink(esker_fs *fs, const char *path);
-/* flags: 0, or RENAME_NOREPLACE (1) */
+/* flags: 0, RENAME_NOREPLACE (1) or RENAME_EXCHANGE (2) */
 int esker_fs_rename(esker_fs *fs, const char *from, const char *to, unsigned int flags);
 int esker_fs_link(esker_fs *fs, const char *from, const char *to);
 int esker_fs_symlink(esker_fs *fs, const char *target, const char *path);

@@ -197,6 +197,12 @@ impl Fs {
         })
     }
 
+    /// Exchanges two files or directories.
+    pub fn exchange(&self, from: &NamePath, to: &NamePath) -> Result<()> {
+        let (from, to) = (from.clone(), to.clone());
+        self.change(Change::Exchange { from, to })
+    }
+
     /// Gives a file another name (hard link).
     pub fn link(&self, from: &NamePath, to: &NamePath) -> Result<()> {
         let (from, to) = (from.clone(), to.clone());

@@ -1,6 +1,6 @@
 //! Conversions between the namespace and the FUSE library: attributes, times, errors.
 
-use esker_model::namespace::{Inode, Kind};
+use esker_model::namespace::{Content, Inode, Kind};
 use esker_model::{Error, ErrorKind};
 use fuser::{Errno, FileAttr, FileType, INodeNo};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -11,7 +11,8 @@ pub(crate) const BLOCK_BYTES: u32 = 4_096;
 /// Converts a file's attributes, with its inode number.
 pub(crate) fn of(number: u64, inode: &Inode) -> FileAttr {
     let mut blocks = inode.blocks;
-    if blocks == 0 && inode.kind() == Kind::File {
+    // An object without blocks is one hole.
+    if blocks == 0 && inode.kind() == Kind::File && !matches!(inode.content, Content::Object(_)) {
         blocks = inode.size.div_ceil(512);
     }
     FileAttr {

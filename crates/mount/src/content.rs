@@ -501,11 +501,11 @@ impl Files {
             blocks: Some(stamp.blocks),
             ..times
         };
-        match self.changes(&[set(leads), set(sized)]) {
+        match self.changes(&MOUNT, &[set(leads), set(sized)]) {
             Ok(done) => {
                 let mut state = node.state();
                 state.object = Some(path.into());
-                if let Some(done) = done {
+                if let Some(done) = done.last() {
                     state.reported = Some(done.version);
                 }
                 Ok(())

@@ -2,7 +2,7 @@
 
 use crate::attributes;
 use crate::body::Pool;
-use crate::caller::{Groups, MOUNT};
+use crate::caller::Groups;
 use crate::content::Opened;
 use crate::data::Folders;
 use crate::list::Streams;
@@ -128,13 +128,14 @@ impl Files {
             .unwrap_or_else(|| Err(Error::Undecided("a change got no answer".into())))
     }
 
-    /// Applies several changes; returns the result of the last one, or the first error.
-    pub(crate) fn changes(&self, changes: &[Change]) -> Result<Option<AppliedChange>> {
-        let mut last = None;
-        for answer in self.target.names().change(Some(&MOUNT), changes)? {
-            last = Some(answer?);
-        }
-        Ok(last)
+    /// Applies several changes in one call; returns their results, or the first error.
+    pub(crate) fn changes(
+        &self,
+        principal: &Principal,
+        changes: &[Change],
+    ) -> Result<Vec<AppliedChange>> {
+        let answers = self.target.names().change(Some(principal), changes)?;
+        answers.into_iter().collect()
     }
 
     /// Changes attributes of a file.
@@ -177,7 +178,7 @@ impl Files {
             && stamp != published.stamp
         {
             attributes.size = stamp.size;
-            attributes.blocks = stamp.blocks.max(stamp.size.div_ceil(512));
+            attributes.blocks = stamp.blocks;
             if stamp.was_written_since(&published.stamp) {
                 attributes.mtime = attributes::time(stamp.mtime);
                 attributes.ctime = attributes.ctime.max(attributes.mtime);

@@ -3,13 +3,14 @@
 use crate::attributes;
 use crate::files::name;
 use crate::handler::{FuseHandler, reply_empty, reply_sized};
-use crate::names::{NewNode, SetAttr};
+use crate::inode_flags;
+use crate::names::{NewNode, RenameMode, SetAttr};
 use esker_model::namespace::{Content, Kind};
 use fuser::{
     BsdFileFlags, CopyFileRangeFlags, Errno, FileHandle, Filesystem, FopenFlags, Generation,
-    INodeNo, InitFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate,
-    ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen,
-    ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
+    INodeNo, InitFlags, IoctlFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr,
+    ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl,
+    ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
 use std::ffi::OsStr;
 use std::io;
@@ -20,7 +21,7 @@ use std::time::SystemTime;
 
 /// Capabilities to request from the kernel: first those that reduce the number of requests, then those that improve
 /// answers.
-pub(crate) const CAPABILITIES: [InitFlags; 8] = [
+pub(crate) const CAPABILITIES: [InitFlags; 9] = [
     InitFlags::FUSE_PARALLEL_DIROPS,
     InitFlags::FUSE_DO_READDIRPLUS,
     InitFlags::FUSE_READDIRPLUS_AUTO,
@@ -29,6 +30,7 @@ pub(crate) const CAPABILITIES: [InitFlags; 8] = [
     InitFlags::FUSE_CACHE_SYMLINKS,
     InitFlags::FUSE_HANDLE_KILLPRIV_V2,
     InitFlags::FUSE_ASYNC_DIO,
+    InitFlags::FUSE_HAS_IOCTL_DIR,
 ];
 /// Stack depth for passthrough: data folders may be on a stacked file system themselves, like those of containers.
 const STACKED: u32 = 2;
@@ -202,18 +204,15 @@ impl Filesystem for FuseHandler {
         flags: RenameFlags,
         reply: ReplyEmpty,
     ) {
-        if !(flags & !RenameFlags::RENAME_NOREPLACE).is_empty() {
-            // The namespace has no single change that exchanges two names.
+        let Some(mode) = RenameMode::of_flags(flags) else {
             reply.error(Errno::EINVAL);
             return;
-        }
-        let no_replace = flags.contains(RenameFlags::RENAME_NOREPLACE);
+        };
         let principal = self.0.groups.principal(request);
         let moved = self.0.node(parent.0).and_then(|from| {
             let to = self.0.node(newparent.0)?;
             let (old, new) = (name(name_)?, name(newname)?);
-            self.0
-                .rename(&principal, (&from, &old), (&to, &new), no_replace)
+            self.0.rename(&principal, (&from, &old), (&to, &new), mode)
         });
         reply_empty(reply, moved);
     }
@@ -513,6 +512,23 @@ impl Filesystem for FuseHandler {
             .node(ino.0)
             .and_then(|n| self.0.allocate(&n, offset, length, mode));
         reply_empty(reply, allocated);
+    }
+
+    fn ioctl(
+        &self,
+        _request: &Request,
+        _ino: INodeNo,
+        _fh: FileHandle,
+        _flags: IoctlFlags,
+        command: u32,
+        argument: &[u8],
+        _out_size: u32,
+        reply: ReplyIoctl,
+    ) {
+        match inode_flags::control(command, argument) {
+            Ok(data) => reply.ioctl(0, &data),
+            Err(e) => reply.error(e),
+        }
     }
 
     fn lseek(

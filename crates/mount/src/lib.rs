@@ -25,6 +25,7 @@ pub mod direct;
 mod files;
 mod fuse;
 mod handler;
+mod inode_flags;
 mod list;
 pub mod mount_point;
 mod names;

@@ -7,7 +7,7 @@ use crate::nodes::Node;
 use esker_model::namespace::{Change, Content, Inode, Kind, Name, NewFile, SetAttributes};
 use esker_model::object::Principal;
 use esker_model::version::Version;
-use fuser::{Errno, FileAttr, TimeOrNow};
+use fuser::{Errno, FileAttr, RenameFlags, TimeOrNow};
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -28,6 +28,35 @@ pub(crate) struct SetAttr {
     pub(crate) size: Option<u64>,
     pub(crate) atime: Option<TimeOrNow>,
     pub(crate) mtime: Option<TimeOrNow>,
+}
+
+/// Meaning of a rename (`renameat2`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum RenameMode {
+    /// The file gets another path.
+    Move {
+        /// Whether to fail with `EEXIST` if the new path exists (`RENAME_NOREPLACE`).
+        no_replace: bool,
+        /// Whether to leave a whiteout at the old path (`RENAME_WHITEOUT`): the character device 0, which tells an
+        /// overlay file system that the path does not exist.
+        whiteout: bool,
+    },
+    /// Two files exchange their paths (`RENAME_EXCHANGE`).
+    Exchange,
+}
+
+impl RenameMode {
+    /// Returns the meaning of a call's flags; `None` if they contradict each other or are unknown.
+    pub(crate) fn of_flags(flags: RenameFlags) -> Option<Self> {
+        if flags == RenameFlags::RENAME_EXCHANGE {
+            return Some(Self::Exchange);
+        }
+        let moves = RenameFlags::RENAME_NOREPLACE | RenameFlags::RENAME_WHITEOUT;
+        (flags & !moves).is_empty().then(|| Self::Move {
+            no_replace: flags.contains(RenameFlags::RENAME_NOREPLACE),
+            whiteout: flags.contains(RenameFlags::RENAME_WHITEOUT),
+        })
+    }
 }
 
 /// Converts a version to nanoseconds since 1970, as the namespace does for the times of a file created at that version.
@@ -188,22 +217,27 @@ impl Files {
         Ok(())
     }
 
-    /// Moves a file or directory, replacing an existing target.
+    /// Moves a file or directory, or exchanges two of them.
     pub(crate) fn rename(
         &self,
         principal: &Principal,
-        (from, name): (&Arc<Node>, &Name),
-        (to, new_name): (&Arc<Node>, &Name),
-        no_replace: bool,
+        from: (&Arc<Node>, &Name),
+        to: (&Arc<Node>, &Name),
+        mode: RenameMode,
     ) -> Answer<()> {
         let still = self.moving.read();
-        let moved = self.stat_path(&self.entry(from, name)?)?;
-        if !moved.is_directory() {
-            return self.rename_now(principal, (from, name), (to, new_name), no_replace);
+        let is_directory = |(directory, name): (&Arc<Node>, &Name)| -> Answer<bool> {
+            let inode = self.stat_path(&self.entry(directory, name)?)?;
+            Ok(inode.is_directory())
+        };
+        let moves_directory =
+            is_directory(from)? || mode == RenameMode::Exchange && is_directory(to)?;
+        if !moves_directory {
+            return self.rename_now(principal, from, to, mode);
         }
         drop(still);
         let _alone = self.moving.write();
-        self.rename_now(principal, (from, name), (to, new_name), no_replace)?;
+        self.rename_now(principal, from, to, mode)?;
         self.nodes.moved();
         Ok(())
     }
@@ -211,9 +245,50 @@ impl Files {
     fn rename_now(
         &self,
         principal: &Principal,
+        from: (&Arc<Node>, &Name),
+        to: (&Arc<Node>, &Name),
+        mode: RenameMode,
+    ) -> Answer<()> {
+        match mode {
+            RenameMode::Exchange => self.exchange(principal, from, to),
+            RenameMode::Move {
+                no_replace,
+                whiteout,
+            } => self.move_now(principal, from, to, (no_replace, whiteout)),
+        }
+    }
+
+    fn exchange(
+        &self,
+        principal: &Principal,
         (from, name): (&Arc<Node>, &Name),
         (to, new_name): (&Arc<Node>, &Name),
-        no_replace: bool,
+    ) -> Answer<()> {
+        let (source, target) = (self.entry(from, name)?, self.entry(to, new_name)?);
+        let other = self.stat_path(&target)?;
+        let change = Change::Exchange {
+            from: source,
+            to: target,
+        };
+        let done = self.change(Some(principal), change)?;
+        if other.id == done.id {
+            return Ok(());
+        }
+        if let Some(node) = self.nodes.find(done.id) {
+            node.state().rename((from, name), (to, new_name));
+        }
+        if let Some(node) = self.nodes.find(other.id) {
+            node.state().rename((to, new_name), (from, name));
+        }
+        Ok(())
+    }
+
+    fn move_now(
+        &self,
+        principal: &Principal,
+        (from, name): (&Arc<Node>, &Name),
+        (to, new_name): (&Arc<Node>, &Name),
+        (no_replace, whiteout): (bool, bool),
     ) -> Answer<()> {
         let (source, target) = (self.entry(from, name)?, self.entry(to, new_name)?);
         let replaced = if no_replace {
@@ -221,12 +296,23 @@ impl Files {
         } else {
             self.stat_path(&target).ok()
         };
-        let change = Change::Rename {
-            from: source,
+        let mut changes = vec![Change::Rename {
+            from: source.clone(),
             to: target,
             no_replace,
+        }];
+        if whiteout {
+            let id = |id: Option<&i64>| id.and_then(|id| u32::try_from(*id).ok()).unwrap_or(0);
+            let (uid, gid) = (id(Some(&principal.uid)), id(principal.gids.first()));
+            let make = NewFile::new(Kind::CharDevice.bits(), uid, gid);
+            changes.push(Change::Create(source, make));
+        }
+        let done = self
+            .changes(principal, &changes)
+            .map_err(|e| attributes::errno(&e))?;
+        let Some(done) = done.first() else {
+            return Err(Errno::EIO);
         };
-        let done = self.change(Some(principal), change)?;
         if let Some(replaced) = replaced
             && replaced.id != done.id
         {

@@ -120,11 +120,10 @@ pub unsafe extern "C" fn renameat2(
     to: *const c_char,
     flags: c_uint,
 ) -> c_int {
-    let moved = |from: &TargetPath, to: &TargetPath| {
-        if flags & !libc::RENAME_NOREPLACE != 0 {
-            return Err(Failure::new(libc::EINVAL, &from.path));
-        }
-        from.fs()?.rename(&from.path, &to.path, flags != 0)
+    let moved = |from: &TargetPath, to: &TargetPath| match flags {
+        0 | libc::RENAME_NOREPLACE => from.fs()?.rename(&from.path, &to.path, flags != 0),
+        libc::RENAME_EXCHANGE => from.fs()?.exchange(&from.path, &to.path),
+        _ => Err(Failure::new(libc::EINVAL, &from.path)),
     };
     unsafe { call_on_two_paths((from_at, from), (to_at, to), moved) }.unwrap_or_else(|| {
         real!(renameat2(

@@ -60,7 +60,7 @@ pub fn random_change(rng: &mut Rng, principal: &Principal, names: &[&str]) -> Ch
         follow: rng.number_below(2) == 0,
         set,
     };
-    match rng.number_below(24) {
+    match rng.number_below(25) {
         0..=4 => Change::Create(at, NewFile::new(0o4_0000 | mode & 0o1777, uid, gid)),
         5..=8 => Change::Create(at, NewFile::new(0o10_0000 | mode, uid, gid)),
         9 => Change::Create(at, NewFile::new(0o1_0000 | mode, uid, gid)),
@@ -88,6 +88,10 @@ pub fn random_change(rng: &mut Rng, principal: &Principal, names: &[&str]) -> Ch
             from: at,
             to: random_path(rng, names),
             no_replace: rng.number_below(4) == 0,
+        },
+        24 => Change::Exchange {
+            from: at,
+            to: random_path(rng, names),
         },
         17..=18 => Change::Link {
             from: at,

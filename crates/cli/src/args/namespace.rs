@@ -100,6 +100,9 @@ pub(crate) struct MvArgs {
     /// Do not replace existing files
     #[arg(long, short)]
     pub(crate) no_clobber: bool,
+    /// Exchange two files or directories: each gets the path of the other
+    #[arg(long, conflicts_with = "no_clobber")]
+    pub(crate) exchange: bool,
     #[command(flatten)]
     pub(crate) principal: PrincipalArg,
 }

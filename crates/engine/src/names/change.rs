@@ -56,6 +56,7 @@ impl Txn<'_, '_> {
                 to,
                 no_replace,
             } => self.rename(names, principal, from, to, *no_replace)?,
+            Change::Exchange { from, to } => self.exchange(names, principal, from, to)?,
             Change::Link { from, to } => self.link(names, principal, from, to)?,
             Change::Set { path, follow, set } => {
                 self.set_inode(names, principal, (path, *follow), set)?

@@ -53,6 +53,7 @@ fn subject_of(change: &Change) -> (Kind, &NamePath) {
         Change::Rmdir(path) => (Kind::Directory, path),
         Change::Unlink(path)
         | Change::Rename { to: path, .. }
+        | Change::Exchange { to: path, .. }
         | Change::Link { to: path, .. }
         | Change::Set { path, .. }
         | Change::Xattr { path, .. }

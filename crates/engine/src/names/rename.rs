@@ -14,6 +14,17 @@ use esker_model::{Error, Result, VertexId};
 use esker_store::Table;
 use std::sync::Arc;
 
+/// An entry that was removed from its directory, of a file that gets another one.
+struct DetachedEntry {
+    parent: Arc<Directory>,
+    name: Name,
+    hash: u64,
+    /// Number of the entry among those of its hash.
+    number: u8,
+    inode: Inode,
+    linked: bool,
+}
+
 impl Txn<'_, '_> {
     /// Checks are made in the order of Linux (`do_renameat2`, `vfs_rename`), so that a call with two errors fails with the same
     /// one.
@@ -25,38 +36,18 @@ impl Txn<'_, '_> {
         to: &NamePath,
         no_replace: bool,
     ) -> Result<VertexId> {
-        let (source_parent, source_name, source) =
-            entry(self.reach(names, principal, from, false)?, from)?;
+        let source = entry(self.reach(names, principal, from, false)?, from)?;
         let (target_parent, target_name, target) = match self.reach(names, principal, to, false)? {
             Reached::Directory(_) if no_replace => return Err(Errno::Exists.at(to).into()),
             reached => entry(reached, to)?,
         };
-        let Ok(found) = source else {
-            return Err(Errno::NotFound.at(from).into());
-        };
-        let inode = rows::inode(&*self.overlay, found.dentry.clone())?;
-        let source = NamedEntry {
-            parent: source_parent,
-            name: source_name,
-            found,
-            inode,
-        };
+        let source = self.existing_entry(source, from)?;
         let (target, place) = match target {
             Ok(_) if no_replace => return Err(Errno::Exists.at(to).into()),
             Ok(found) => {
-                let inode = rows::inode(&*self.overlay, found.dentry.clone())?;
                 let place = (found.hash, found.n);
-                let parent = Arc::clone(&target_parent);
-                let name = target_name.clone();
-                (
-                    Some(NamedEntry {
-                        parent,
-                        name,
-                        found,
-                        inode,
-                    }),
-                    place,
-                )
+                let target = (Arc::clone(&target_parent), target_name.clone(), Ok(found));
+                (Some(self.existing_entry(target, to)?), place)
             }
             Err(place) => (None, place),
         };
@@ -110,6 +101,22 @@ impl Txn<'_, '_> {
         self.move_entry(names, source, &target_parent, target_name, place)
     }
 
+    /// Reads the inode of an entry, which must exist.
+    fn existing_entry(
+        &self,
+        (parent, name, found): ResolvedEntry,
+        path: &NamePath,
+    ) -> Result<NamedEntry> {
+        let found = found.map_err(|_| Error::from(Errno::NotFound.at(path)))?;
+        let inode = rows::inode(&*self.overlay, found.dentry.clone())?;
+        Ok(NamedEntry {
+            parent,
+            name,
+            found,
+            inode,
+        })
+    }
+
     fn reload_entry(&self, named: NamedEntry) -> Result<NamedEntry> {
         let found = rows::find(&*self.overlay, named.parent.id, &named.name)?;
         let found = found.map_err(|_| Error::from(Errno::NotFound.at(&named.name)))?;
@@ -121,6 +128,58 @@ impl Txn<'_, '_> {
         })
     }
 
+    /// Exchanges two entries. Checks are made in the order of Linux, as for a rename with `RENAME_EXCHANGE`.
+    pub(super) fn exchange(
+        &mut self,
+        names: &mut NamesTxn<'_>,
+        principal: Option<&Principal>,
+        from: &NamePath,
+        to: &NamePath,
+    ) -> Result<VertexId> {
+        let first = entry(self.reach(names, principal, from, false)?, from)?;
+        let second = entry(self.reach(names, principal, to, false)?, to)?;
+        let first = self.existing_entry(first, from)?;
+        let second = self.existing_entry(second, to)?;
+        for (entry, other, path) in [(&first, &second, to), (&second, &first, from)] {
+            let mut above = other.parent.with_ancestors();
+            if entry.inode.is_directory() && above.any(|d| d.id == entry.inode.id) {
+                let inside =
+                    format!("{path} is inside the directory that it would be exchanged with");
+                return Err(Errno::Invalid.at(inside).into());
+            }
+        }
+        if first.inode.id == second.inode.id {
+            return Ok(first.inode.id);
+        }
+        let moves = first.parent.id != second.parent.id;
+        for (entry, path) in [(&first, from), (&second, to)] {
+            Self::demand_removal(&entry.parent, &entry.inode, principal, path)?;
+        }
+        for (entry, path) in [(&first, from), (&second, to)] {
+            if moves && entry.inode.is_directory() {
+                // The entry `..` of the directory changes.
+                entry.inode.demand(principal, 2, path.as_bytes())?;
+            }
+        }
+        let (id, first_name, second_name) =
+            (first.inode.id, first.name.clone(), second.name.clone());
+        let (first_parent, second_parent) = (Arc::clone(&first.parent), Arc::clone(&second.parent));
+        let first = self.detach_entry(names, first)?;
+        // The removal may have changed the number of an entry with the same hash.
+        let second = self.reload_entry(second)?;
+        let second = self.detach_entry(names, second)?;
+        for (entry, parent, name) in [
+            (first, second_parent, second_name),
+            (second, first_parent, first_name),
+        ] {
+            let Err(place) = rows::find(&*self.overlay, parent.id, &name)? else {
+                return Err(Errno::Exists.at(name).into());
+            };
+            self.attach_entry(names, entry, &parent, name, place)?;
+        }
+        Ok(id)
+    }
+
     fn move_entry(
         &mut self,
         names: &mut NamesTxn<'_>,
@@ -129,22 +188,54 @@ impl Txn<'_, '_> {
         name: Name,
         mut place: (u64, u8),
     ) -> Result<VertexId> {
-        let now = self.now_nanos();
-        let linked = source.linked();
-        let NamedEntry {
-            parent,
-            name: old_name,
-            found,
-            mut inode,
-        } = source;
-        let id = inode.id;
-        self.supersede(parent.id, &old_name, &inode);
-        self.remove_dentry(parent.id, &found)?;
-        if parent.id == target.id && found.hash == place.0 && found.n < place.1 {
+        let entry = self.detach_entry(names, source)?;
+        if entry.parent.id == target.id && entry.hash == place.0 && entry.number < place.1 {
             // An entry with the same hash was moved into the gap.
             place.1 -= 1;
         }
+        self.attach_entry(names, entry, target, name, place)
+    }
+
+    /// Removes an entry from its directory, to give the file another one.
+    fn detach_entry(&mut self, names: &NamesTxn<'_>, source: NamedEntry) -> Result<DetachedEntry> {
+        let linked = source.linked();
+        let NamedEntry {
+            parent,
+            name,
+            found,
+            inode,
+        } = source;
+        self.supersede(parent.id, &name, &inode);
+        self.remove_dentry(parent.id, &found)?;
         self.record_departure(names, &parent, found.hash)?;
+        Ok(DetachedEntry {
+            parent,
+            name,
+            hash: found.hash,
+            number: found.n,
+            inode,
+            linked,
+        })
+    }
+
+    /// Adds an entry for a file that has lost one.
+    fn attach_entry(
+        &mut self,
+        names: &mut NamesTxn<'_>,
+        entry: DetachedEntry,
+        target: &Arc<Directory>,
+        name: Name,
+        place: (u64, u8),
+    ) -> Result<VertexId> {
+        let now = self.now_nanos();
+        let DetachedEntry {
+            parent,
+            name: old_name,
+            mut inode,
+            linked,
+            ..
+        } = entry;
+        let id = inode.id;
         for directory in [parent.id, target.id] {
             names.note_changed(directory, now);
         }

@@ -10,6 +10,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Value of the kernel's flag.
 const RENAME_NOREPLACE: c_uint = 1;
+const RENAME_EXCHANGE: c_uint = 2;
 
 /// Makes a call about one path that has no result.
 unsafe fn done(
@@ -99,10 +100,12 @@ pub unsafe extern "C" fn esker_fs_rename(
     // SAFETY: the header requires valid arguments.
     unsafe {
         done(fs, from, |fs, from| {
-            if how & !RENAME_NOREPLACE != 0 {
-                return Err(Failure::new(libc::EINVAL, from));
+            let to = path(to)?;
+            match how {
+                0 | RENAME_NOREPLACE => fs.rename(from, &to, how == RENAME_NOREPLACE),
+                RENAME_EXCHANGE => fs.exchange(from, &to),
+                _ => Err(Failure::new(libc::EINVAL, from)),
             }
-            fs.rename(from, &path(to)?, how & RENAME_NOREPLACE != 0)
         })
     }
 }

@@ -123,6 +123,13 @@ pub enum Change {
         /// Whether to fail with `EEXIST` if the new path exists (`RENAME_NOREPLACE`).
         no_replace: bool,
     },
+    /// Exchanges two files or directories: each gets the path of the other (`RENAME_EXCHANGE`).
+    Exchange {
+        /// Path of the first one, whose id is the result.
+        from: NamePath,
+        /// Path of the second one.
+        to: NamePath,
+    },
     /// Gives a file another name (hard link).
     Link {
         /// Path of the existing file.
@@ -172,6 +179,7 @@ impl Change {
             | Self::Unlink(path)
             | Self::Rmdir(path)
             | Self::Rename { from: path, .. }
+            | Self::Exchange { from: path, .. }
             | Self::Link { from: path, .. }
             | Self::Set { path, .. }
             | Self::Xattr { path, .. }

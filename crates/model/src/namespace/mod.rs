@@ -51,7 +51,7 @@ pub const INLINE_BYTES_MAX: usize = 4_096;
 /// Longest value of an extended attribute, in bytes (as on Linux).
 pub const XATTR_BYTES_MAX: usize = 65_536;
 /// Largest total size of names and values of a file's extended attributes, in bytes.
-pub const XATTRS_BYTES_MAX: usize = 65_536;
+pub const XATTRS_BYTES_MAX: usize = 1 << 18;
 
 /// Returns the id of the root directory: that of `directory:/`.
 pub fn root() -> VertexId {

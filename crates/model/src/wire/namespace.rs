@@ -103,6 +103,7 @@ wire_enum!(Change {
     6 Xattr { path, name, value, mode },
     7 Merge(subtree),
     8 Write { path, at, data },
+    9 Exchange { from, to },
 });
 wire_enum!(OpenLookup {
     0 Found(path, inode),
@@ -203,6 +204,10 @@ mod tests {
                 from: path("/a"),
                 to: path("/b"),
                 no_replace: true,
+            },
+            Change::Exchange {
+                from: path("/a/b"),
+                to: path("/c"),
             },
             Change::Link {
                 from: path("/a"),

@@ -49,7 +49,7 @@ enum Step {
     Mkdir(PathBuf, u32),
     Rmdir(PathBuf),
     Unlink(PathBuf),
-    Rename(PathBuf, PathBuf, bool),
+    Rename(PathBuf, PathBuf, RenameFlags),
     Link(PathBuf, PathBuf),
     Symlink(&'static str, PathBuf),
     Readlink(PathBuf),
@@ -114,7 +114,15 @@ fn step(random: &mut Random) -> Step {
         19..=21 => Step::Mkdir(a, mode),
         22 => Step::Rmdir(a),
         23 => Step::Unlink(a),
-        24..=26 => Step::Rename(a, b, random.number_below(4) == 0),
+        24..=26 => {
+            let flags = [
+                RenameFlags::empty(),
+                RenameFlags::empty(),
+                RenameFlags::NOREPLACE,
+                RenameFlags::EXCHANGE,
+            ];
+            Step::Rename(a, b, random.of(&flags))
+        }
         27 => Step::Link(a, b),
         28 => Step::Symlink(random.of(&["a", "../b", "b/c", "c", "nowhere", "."]), a),
         29 => Step::Readlink(a),
@@ -286,17 +294,10 @@ fn plain(root: &Path, open: &[Option<File>; FILES], step: &Step) -> Said {
         ),
         Step::Rmdir(path) => os(rustix::fs::rmdir(at(path)), nothing),
         Step::Unlink(path) => os(rustix::fs::unlink(at(path)), nothing),
-        Step::Rename(from, to, no_replace) => {
-            let flags = if *no_replace {
-                RenameFlags::NOREPLACE
-            } else {
-                RenameFlags::empty()
-            };
-            os(
-                rustix::fs::renameat_with(CWD, at(from), CWD, at(to), flags),
-                nothing,
-            )
-        }
+        Step::Rename(from, to, flags) => os(
+            rustix::fs::renameat_with(CWD, at(from), CWD, at(to), *flags),
+            nothing,
+        ),
         Step::Link(from, to) => os(
             rustix::fs::linkat(CWD, at(from), CWD, at(to), AtFlags::empty()),
             nothing,

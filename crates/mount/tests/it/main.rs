@@ -8,6 +8,7 @@ mod contents;
 mod crash;
 mod death;
 mod failing;
+mod flags;
 mod history;
 mod other_users;
 mod people;

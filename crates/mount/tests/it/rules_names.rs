@@ -6,6 +6,7 @@ use rustix::fs::{CWD, OFlags, RenameFlags, UTIME_NOW, UTIME_OMIT};
 use rustix::io::Errno;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 
 #[test]
 fn renaming() {
@@ -80,9 +81,47 @@ fn renaming() {
         c.expect("no replacing", ADA, Some(Errno::EXIST), || {
             replace(RenameFlags::NOREPLACE)
         });
-        c.expect("exchanging is not there", ADA, Some(Errno::INVAL), || {
+        let numbers = || [&b, &other].map(|path| fs::metadata(path).unwrap().ino());
+        let [first, second] = numbers();
+        c.expect("exchanging two files", ADA, OK, || {
             replace(RenameFlags::EXCHANGE)
         });
+        c.holds(
+            "each has the path of the other",
+            numbers() == [second, first],
+        );
+        c.expect("exchanging back", ADA, OK, || {
+            replace(RenameFlags::EXCHANGE)
+        });
+        let exchange = |from: &Path, to: &Path| {
+            rustix::fs::renameat_with(CWD, from, CWD, to, RenameFlags::EXCHANGE)
+        };
+        let nowhere = c.path("nowhere");
+        c.expect("with what is not there", ADA, Some(Errno::NOENT), || {
+            exchange(&b, &nowhere)
+        });
+        c.expect("a file with a directory", ADA, OK, || exchange(&b, &d));
+        c.holds("both are there", b.is_dir() && d.is_file());
+        c.expect("and back", ADA, OK, || exchange(&b, &d));
+        let inner = c.directory("d/inner", ADA, 0o755);
+        c.expect(
+            "a directory with one inside it",
+            ADA,
+            Some(Errno::INVAL),
+            || exchange(&d, &inner),
+        );
+        c.expect(
+            "one with the directory around it",
+            ADA,
+            Some(Errno::INVAL),
+            || exchange(&inner, &d),
+        );
+        c.expect(
+            "exchange without replacing",
+            ADA,
+            Some(Errno::INVAL),
+            || replace(RenameFlags::EXCHANGE | RenameFlags::NOREPLACE),
+        );
         let hard = c.path("hard");
         link(&b, &hard).unwrap();
         c.expect("one name over another of the same file", ADA, OK, || {

@@ -250,6 +250,10 @@ pub fn file_change_out(change: &Change) -> proto::FileChange {
             to: path_out(to),
             no_replace: *no_replace,
         }),
+        Change::Exchange { from, to } => Message::Exchange(proto::ExchangeFiles {
+            from: path_out(from),
+            to: path_out(to),
+        }),
         Change::Link { from, to } => Message::Link(proto::LinkFile {
             from: path_out(from),
             to: path_out(to),
@@ -324,6 +328,10 @@ pub fn file_change_in(change: proto::FileChange) -> Decoded<Change> {
             from: path_in(&rename.from)?,
             to: path_in(&rename.to)?,
             no_replace: rename.no_replace,
+        },
+        Some(Message::Exchange(exchange)) => Change::Exchange {
+            from: path_in(&exchange.from)?,
+            to: path_in(&exchange.to)?,
         },
         Some(Message::Link(link)) => Change::Link {
             from: path_in(&link.from)?,

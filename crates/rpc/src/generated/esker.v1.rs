@@ -2401,6 +2401,14 @@ pub struct RenameFile {
     #[prost(bool, tag = "3")]
     pub no_replace: bool,
 }
+/// Exchanges two files or directories.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ExchangeFiles {
+    #[prost(bytes = "vec", tag = "1")]
+    pub from: ::prost::alloc::vec::Vec<u8>,
+    #[prost(bytes = "vec", tag = "2")]
+    pub to: ::prost::alloc::vec::Vec<u8>,
+}
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct LinkFile {
     #[prost(bytes = "vec", tag = "1")]
@@ -2524,7 +2532,7 @@ pub struct WriteFile {
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct FileChange {
-    #[prost(oneof = "file_change::Change", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9")]
+    #[prost(oneof = "file_change::Change", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10")]
     pub change: ::core::option::Option<file_change::Change>,
 }
 /// Nested message and enum types in `FileChange`.
@@ -2552,6 +2560,8 @@ pub mod file_change {
         Merge(super::MergeFiles),
         #[prost(message, tag = "9")]
         Write(super::WriteFile),
+        #[prost(message, tag = "10")]
+        Exchange(super::ExchangeFiles),
     }
 }
 #[derive(Clone, PartialEq, ::prost::Message)]

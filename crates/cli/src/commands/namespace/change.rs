@@ -18,6 +18,16 @@ pub(crate) fn mv(args: &MvArgs, context: &mut Context) -> anyhow::Result<Outcome
         return Err(usage("nothing to rename: expected FROM and TO"));
     };
     let to = path(to)?;
+    if args.exchange {
+        let [from] = from else {
+            return Err(usage("--exchange takes two paths"));
+        };
+        return each(std::slice::from_ref(from), context, |p| {
+            let (from, to) = (path(p)?, to.clone());
+            apply(&database, principal, Change::Exchange { from, to })?;
+            Ok(())
+        });
+    }
     let into = database
         .stat(principal, &to, true)
         .is_ok_and(|inode| inode.is_directory());

@@ -468,6 +468,7 @@ fn is_plain(change: &NameChange, root: bool) -> bool {
         NameChange::Set { follow, .. } => !follow && root,
         NameChange::Rmdir(_)
         | NameChange::Rename { .. }
+        | NameChange::Exchange { .. }
         | NameChange::Link { .. }
         | NameChange::Xattr { .. }
         | NameChange::Write { .. }

@@ -67,6 +67,10 @@ pub(super) fn change(change: &Change) -> Result<(), Os> {
             };
             fs::renameat_with(fs::CWD, real(from), fs::CWD, real(to), flags)
         }
+        Change::Exchange { from, to } => {
+            let flags = RenameFlags::EXCHANGE;
+            fs::renameat_with(fs::CWD, real(from), fs::CWD, real(to), flags)
+        }
         Change::Link { from, to } => fs::link(real(from), real(to)),
         Change::Set { path, follow, set } => {
             let flags = if *follow {

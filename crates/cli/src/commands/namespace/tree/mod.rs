@@ -234,6 +234,7 @@ fn write(
                 Change::Unlink(_) | Change::Rmdir(_) => tally.removed += 1,
                 Change::Set { .. }
                 | Change::Rename { .. }
+                | Change::Exchange { .. }
                 | Change::Xattr { .. }
                 | Change::Write { .. }
                 | Change::Merge(_) => {
