@@ -239,7 +239,6 @@ fn bytes(change: &Change) -> usize {
                 let xattrs = make.xattrs.iter().map(|(n, v)| n.len() + v.len() + 8);
                 name(path) + content(&make.content) + xattrs.sum::<usize>()
             }
-            Change::Exchange { .. } => 0,
             Change::Link { from, to } => from.as_bytes().len() + to.as_bytes().len(),
             Change::Rename { to, .. } => name(to),
             Change::Set { set, .. } => set.content.as_ref().map_or(0, content),
@@ -247,7 +246,7 @@ fn bytes(change: &Change) -> usize {
                 path, name, value, ..
             } => path.as_bytes().len() + name.len() + value.as_ref().map_or(0, Vec::len),
             Change::Write { data, .. } => data.len(),
-            Change::Unlink(_) | Change::Rmdir(_) | Change::Merge(_) => 0,
+            Change::Exchange { .. } | Change::Unlink(_) | Change::Rmdir(_) | Change::Merge(_) => 0,
         }
 }
 

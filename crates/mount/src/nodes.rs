@@ -6,8 +6,8 @@
 use crate::content::Opened;
 use esker_model::VertexId;
 use esker_model::namespace::{
-    Content, Errno, FileError, Handle, Inode, Kind, Name, NamePath, PATH_BYTES_MAX, SEAL_BYTES,
-    root,
+    Content, DEEP_PATH_BYTES_MAX, Errno, FileError, Handle, Inode, Kind, Name, NamePath,
+    PATH_BYTES_MAX, SEAL_BYTES, root,
 };
 use esker_model::version::Version;
 use parking_lot::{Mutex, MutexGuard};
@@ -33,6 +33,18 @@ pub(crate) struct Node {
     state: Mutex<State>,
     /// The open content; locked while the file is opened, closed or written back.
     opened: Mutex<Option<Opened>>,
+}
+
+impl Drop for Node {
+    /// Frees the directories that only this node has, one after the other: a deep tree would exhaust the stack.
+    fn drop(&mut self) {
+        let mut left: Vec<(Arc<Self>, Name)> = std::mem::take(&mut self.state.get_mut().names);
+        while let Some((directory, _)) = left.pop() {
+            if let Some(mut directory) = Arc::into_inner(directory) {
+                left.append(&mut directory.state.get_mut().names);
+            }
+        }
+    }
 }
 
 /// Cached knowledge of a file.
@@ -133,6 +145,12 @@ impl Node {
 }
 
 impl State {
+    /// Returns the last used name.
+    fn first_name(&self) -> Result<&Name, FileError> {
+        let first = self.names.first().map(|(_, name)| name);
+        first.ok_or_else(|| Errno::Stale.at("a directory that is nowhere"))
+    }
+
     /// Adds a name; replaces the others unless the file may have several.
     pub(crate) fn add_name(&mut self, directory: &Arc<Node>, name: &Name, links: u32) {
         let same = |(d, n): &(Arc<Node>, Name)| d.number == directory.number && n == name;
@@ -321,20 +339,30 @@ impl Nodes {
             let parent = Arc::clone(parent);
             drop(state);
             above.push(at);
-            if above.len() > PATH_BYTES_MAX {
+            if above.len() > DEEP_PATH_BYTES_MAX / 2 {
                 return Err(Errno::NameTooLong.at("a directory that is too deep"));
             }
             at = parent;
         };
-        for node in above.into_iter().rev() {
+        let mut above = above.into_iter().rev();
+        for node in above.by_ref() {
             let mut state = node.state();
-            let Some((_, name)) = state.names.first() else {
-                return Err(Errno::Stale.at("a directory that is nowhere"));
-            };
-            path = joined(&path, name)?;
+            path = joined(&path, state.first_name()?)?;
+            if path.as_bytes().len() > PATH_BYTES_MAX {
+                break;
+            }
             state.path = Some((moved, path.clone()));
         }
-        Ok(path)
+        if above.len() == 0 {
+            return Ok(path);
+        }
+        // Longer paths are not kept: those of a deep tree need memory that grows with the square of the depth.
+        let mut bytes = path.as_bytes().to_vec();
+        for node in above {
+            bytes.push(b'/');
+            bytes.extend_from_slice(node.state().first_name()?.as_bytes());
+        }
+        NamePath::parse_deep(&bytes)
     }
 
     /// Returns the path of an entry.
@@ -357,7 +385,7 @@ impl Nodes {
 
 fn joined(path: &NamePath, name: &Name) -> Result<NamePath, FileError> {
     let joined = path.join(name);
-    if joined.as_bytes().len() > PATH_BYTES_MAX {
+    if joined.as_bytes().len() > DEEP_PATH_BYTES_MAX {
         return Err(Errno::NameTooLong.at(name));
     }
     Ok(joined)

@@ -57,7 +57,7 @@ impl Txn<'_, '_> {
                 let Some(parent) = directory.parent.clone() else {
                     return self.root_at();
                 };
-                let Some((_, name)) = NamePath::parse(&directory.path)?.split() else {
+                let Some(name) = directory.name()? else {
                     return Err(Errno::Invalid.at(path).into());
                 };
                 let found = rows::find(&*self.overlay, parent.id, &name)?.map(Box::new);

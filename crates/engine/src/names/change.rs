@@ -243,12 +243,15 @@ impl Txn<'_, '_> {
         if let Some(naming) = directory.naming.get() {
             return Ok(*naming);
         }
+        let Some(path) = directory.short_path() else {
+            return Ok(Naming::Within);
+        };
         let whole = names.source.is_whole();
         if whole && rows::location_record(&*self.overlay, directory.id)?.is_some_and(|p| p.departed)
         {
             directory.departed.store(true, Ordering::Release);
         }
-        let key = path_named_key(id_at(Kind::Directory, &directory.path));
+        let key = path_named_key(id_at(Kind::Directory, path));
         let owner = self.overlay.get(Table::Names, &key)?;
         let owner = owner.map(|id| VertexId(id.as_slice().try_into().unwrap_or_default()));
         let naming = match owner {

@@ -1,7 +1,7 @@
 //! The directory cache: resolves paths without reading each row again.
 
 use esker_model::namespace::{
-    Errno, FileError, Inode, Kind, Name, display, hash_of, id_with_home, root,
+    Errno, FileError, Inode, Kind, Name, PATH_BYTES_MAX, display, hash_of, id_with_home, root,
 };
 use esker_model::object::Principal;
 use esker_model::sharded_lock::ShardedLock;
@@ -9,6 +9,7 @@ use esker_model::{Result, VertexId, file_home};
 use foldhash::fast::FixedState;
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
+use std::borrow::Cow;
 use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
@@ -25,12 +26,21 @@ pub(crate) enum Naming {
     Within,
 }
 
+/// Location of a directory.
+#[derive(Debug)]
+enum Location {
+    /// Its path, without symbolic links.
+    Path(Box<[u8]>),
+    /// Its name in its parent, if its path is longer than [`PATH_BYTES_MAX`]. The paths of a deep tree together would
+    /// need memory that grows with the square of the depth.
+    Deep(Name),
+}
+
 /// A directory with its ancestors.
 #[derive(Debug)]
 pub(crate) struct Directory {
     pub(crate) id: VertexId,
-    /// Path without symbolic links.
-    pub(crate) path: Box<[u8]>,
+    location: Location,
     /// Hash of the path, from which the ids of its entries are derived.
     home: u16,
     pub(crate) inode: Inode,
@@ -43,9 +53,18 @@ pub(crate) struct Directory {
 
 impl Directory {
     pub(crate) fn root(inode: Inode) -> Self {
+        Self::without_ancestors(root(), inode)
+    }
+
+    /// Creates a directory without path and ancestors, for an open directory.
+    pub(crate) fn detached(inode: Inode) -> Self {
+        Self::without_ancestors(inode.id, inode)
+    }
+
+    fn without_ancestors(id: VertexId, inode: Inode) -> Self {
         Self {
-            id: root(),
-            path: (*b"/").into(),
+            id,
+            location: Location::Path((*b"/").into()),
             home: 0,
             inode,
             parent: None,
@@ -54,18 +73,16 @@ impl Directory {
         }
     }
 
-    /// Creates a directory without path and ancestors, for an open directory.
-    pub(crate) fn detached(inode: Inode) -> Self {
-        Self {
-            id: inode.id,
-            ..Self::root(inode)
-        }
-    }
-
     pub(crate) fn child(self: &Arc<Self>, name: &Name, inode: Inode) -> Self {
+        let location = match self.short_path() {
+            Some(path) if path.len() + 1 + name.as_bytes().len() <= PATH_BYTES_MAX => {
+                Location::Path(self.path_of(name).into())
+            }
+            _ => Location::Deep(name.clone()),
+        };
         Self {
             id: inode.id,
-            path: self.path_of(name).into(),
+            location,
             home: file_home::in_directory(self.home, hash_of(name)),
             inode,
             parent: Some(Arc::clone(self)),
@@ -74,11 +91,50 @@ impl Directory {
         }
     }
 
+    /// Returns the path without symbolic links, unless it is longer than [`PATH_BYTES_MAX`].
+    pub(crate) fn short_path(&self) -> Option<&[u8]> {
+        match &self.location {
+            Location::Path(path) => Some(path),
+            Location::Deep(_) => None,
+        }
+    }
+
+    /// Returns the path without symbolic links, of any length.
+    pub(crate) fn path(&self) -> Cow<'_, [u8]> {
+        if let Some(path) = self.short_path() {
+            return Cow::Borrowed(path);
+        }
+        let above: Vec<&Self> = self.with_ancestors().collect();
+        let mut out = Vec::new();
+        for directory in above.into_iter().rev() {
+            match &directory.location {
+                Location::Path(path) => out = path.to_vec(),
+                Location::Deep(name) => {
+                    out.push(b'/');
+                    out.extend_from_slice(name.as_bytes());
+                }
+            }
+        }
+        Cow::Owned(out)
+    }
+
+    /// Returns the name in the parent directory; `None` for the root.
+    pub(crate) fn name(&self) -> Result<Option<Name>, FileError> {
+        match &self.location {
+            Location::Path(path) => {
+                let name = path.rsplit(|b| *b == b'/').next().unwrap_or_default();
+                (!name.is_empty()).then(|| Name::new(name)).transpose()
+            }
+            Location::Deep(name) => Ok(Some(name.clone())),
+        }
+    }
+
     /// Returns the path of an entry.
     pub(crate) fn path_of(&self, name: &Name) -> Vec<u8> {
-        let mut path = Vec::with_capacity(self.path.len() + 1 + name.as_bytes().len());
+        let above = self.path();
+        let mut path = Vec::with_capacity(above.len() + 1 + name.as_bytes().len());
         if self.parent.is_some() {
-            path.extend_from_slice(&self.path);
+            path.extend_from_slice(&above);
         }
         path.push(b'/');
         path.extend_from_slice(name.as_bytes());
@@ -107,7 +163,17 @@ impl Directory {
         if self.may_search(principal) {
             return Ok(());
         }
-        Err(Errno::Access.at(display(&self.path)))
+        Err(Errno::Access.at(display(&self.path())))
+    }
+}
+
+impl Drop for Directory {
+    /// Frees the ancestors that only this directory has, one after the other: a deep tree would exhaust the stack.
+    fn drop(&mut self) {
+        let mut next = self.parent.take();
+        while let Some(mut directory) = next.and_then(Arc::into_inner) {
+            next = directory.parent.take();
+        }
     }
 }
 
@@ -130,16 +196,20 @@ struct DirectoryTable {
 impl DirectoryTable {
     fn get(&self, path: &[u8]) -> Option<&Arc<Directory>> {
         let hash = self.hasher.hash_one(path);
-        self.table.find(hash, |d| &*d.path == path)
+        self.table.find(hash, |d| d.short_path() == Some(path))
     }
 
     fn keep(&mut self, directory: &Arc<Directory>) {
         let Self { table, hasher } = self;
+        let path = directory.short_path();
+        if path.is_none() {
+            return;
+        }
         if table.len() >= DIRECTORIES_MAX {
             table.clear();
         }
-        let hash = |d: &Arc<Directory>| hasher.hash_one(&*d.path);
-        match table.entry(hash(directory), |d| d.path == directory.path, hash) {
+        let hash = |d: &Arc<Directory>| hasher.hash_one(d.short_path().unwrap_or_default());
+        match table.entry(hash(directory), |d| d.short_path() == path, hash) {
             Entry::Occupied(mut present) => *present.get_mut() = Arc::clone(directory),
             Entry::Vacant(place) => {
                 place.insert(Arc::clone(directory));

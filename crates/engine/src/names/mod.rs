@@ -124,8 +124,10 @@ impl LocalDirectories {
     }
 
     fn keep(&self, directory: &Arc<Directory>) {
-        let mut map = self.0.borrow_mut();
-        map.insert(directory.path.clone(), Arc::clone(directory));
+        if let Some(path) = directory.short_path() {
+            let mut map = self.0.borrow_mut();
+            map.insert(path.into(), Arc::clone(directory));
+        }
     }
 
     fn clear(&self) {

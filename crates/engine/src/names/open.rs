@@ -156,14 +156,14 @@ pub(super) fn look<R: NameRows + ?Sized>(
         Reached::Directory(directory) => {
             let inode = present(resolver.rows, &directory)?;
             let above = directory.parent.as_ref().map(|p| p.id);
-            let name = match NamePath::parse(&directory.path)?.split() {
-                Some((_, name)) => name,
+            let name = match directory.name()? {
+                Some(name) => name,
                 None => rows::root_name()?,
             };
             (above.unwrap_or_default(), name, inode)
         }
         Reached::Entry(directory, name, Err(_)) if how.create => {
-            let path = NamePath::parse(&directory.path_of(&name))?;
+            let path = NamePath::parse_deep(&directory.path_of(&name))?;
             let directory = directory.id;
             return Ok(OpenLookup::Missing { directory, path });
         }

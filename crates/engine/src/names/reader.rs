@@ -303,7 +303,7 @@ impl<'a> NamesReader<'a> {
         let Some((parent, name)) = change.path().split() else {
             return Ok(None);
         };
-        match self.directory(&NamePath::parse(parent)?) {
+        match self.directory(&NamePath::parse_deep(parent)?) {
             Ok(directory) => Ok(Some((directory, hash_of(&name)))),
             Err(Error::File(_)) => Ok(None),
             Err(e) => Err(e),

@@ -75,6 +75,7 @@ impl Txn<'_, '_> {
         let plain = !names.source.is_whole()
             && !linked
             && !inode.is_directory()
+            && parent.short_path().is_some()
             && inode.id == parent.id_at(inode.kind(), &name, found.hash)
             && !self.has_left(parent.id, found.hash)?
             && self.naming(names, &parent)? == Naming::Path;

@@ -4,7 +4,8 @@ use super::directory::{Directories, Directory};
 use super::rows::{self, Found, NameRows};
 use esker_model::namespace::record::DentryInode;
 use esker_model::namespace::{
-    Content, Errno, FileError, Inode, Name, NamePath, SYMLINKS_MAX, display, hash_of,
+    Content, Errno, FileError, Inode, Name, NamePath, PATH_BYTES_MAX, SYMLINKS_MAX, display,
+    hash_of,
 };
 use esker_model::object::Principal;
 use esker_model::{Error, Result};
@@ -54,6 +55,9 @@ fn parts(bytes: &[u8]) -> Result<VecDeque<PathPart>, FileError> {
 impl<R: NameRows + ?Sized> Resolver<'_, R> {
     /// Returns the cached directory at a path.
     fn cached(&self, path: &[u8]) -> Option<Arc<Directory>> {
+        if path.len() > PATH_BYTES_MAX {
+            return None;
+        }
         let local = self.local.get(path);
         local.or_else(|| self.cached.and_then(|cached| cached.get(path)))
     }
@@ -129,7 +133,10 @@ impl<R: NameRows + ?Sized> Resolver<'_, R> {
             };
             directory.demand_search(self.principal)?;
             let last = left.is_empty();
-            if !last && let Some(next) = self.cached(&directory.path_of(&name)) {
+            if !last
+                && directory.short_path().is_some()
+                && let Some(next) = self.cached(&directory.path_of(&name))
+            {
                 directory = next;
                 continue;
             }
@@ -216,7 +223,7 @@ pub(super) fn present(
     let Some(parent) = &directory.parent else {
         return rows::root_inode(rows);
     };
-    let Some((_, name)) = NamePath::parse(&directory.path)?.split() else {
+    let Some(name) = directory.name()? else {
         return Ok(directory.inode.clone());
     };
     match rows::find(rows, parent.id, &name)? {

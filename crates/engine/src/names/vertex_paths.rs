@@ -5,7 +5,9 @@
 
 use super::rows::{self, NameRows};
 use esker_model::namespace::record::path_named_key;
-use esker_model::namespace::{Inode, Kind, Name, NamePath, display, id_at, root};
+use esker_model::namespace::{
+    DEEP_PATH_BYTES_MAX, Inode, Kind, Name, NamePath, display, id_at, root,
+};
 use esker_model::object::Principal;
 use esker_model::visibility::{Access, ItemAccess, SEARCH, sees};
 use esker_model::{Result, Schema, VertexId, VertexTypeId};
@@ -14,7 +16,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 /// Maximum depth of a directory; deeper chains indicate corruption.
-const DEPTH_MAX: usize = 1 << 16;
+const DEPTH_MAX: usize = DEEP_PATH_BYTES_MAX / 2;
 
 /// The kind of file that vertices of a type represent: `File` includes all kinds but directories.
 pub(crate) fn file_kind(schema: &Schema, type_id: VertexTypeId) -> Option<Kind> {
@@ -29,12 +31,41 @@ pub(crate) fn file_kind(schema: &Schema, type_id: VertexTypeId) -> Option<Kind> 
 pub(crate) struct AncestorDirectory {
     parent: Option<Rc<Self>>,
     inode: Inode,
-    path: Vec<u8>,
+    name: Option<Name>,
     /// Whether the principal may search the directory and all its ancestors.
     open: OnceCell<bool>,
 }
 
+impl Drop for AncestorDirectory {
+    /// Frees the ancestors that only this directory has, one after the other: a deep tree would exhaust the stack.
+    fn drop(&mut self) {
+        let mut next = self.parent.take();
+        while let Some(mut directory) = next.and_then(Rc::into_inner) {
+            next = directory.parent.take();
+        }
+    }
+}
+
 impl AncestorDirectory {
+    fn with_ancestors(&self) -> impl Iterator<Item = &Self> {
+        std::iter::successors(Some(self), |d| d.parent.as_deref())
+    }
+
+    /// Returns the path of an entry of this directory, or of the directory itself.
+    fn path_of(&self, name: Option<&Name>) -> Vec<u8> {
+        let above = self.with_ancestors().filter_map(|d| d.name.as_ref());
+        let names: Vec<&Name> = name.into_iter().chain(above).collect();
+        let mut path = Vec::with_capacity(names.iter().map(|n| n.as_bytes().len() + 1).sum());
+        for name in names.into_iter().rev() {
+            path.push(b'/');
+            path.extend_from_slice(name.as_bytes());
+        }
+        if path.is_empty() {
+            path.push(b'/');
+        }
+        path
+    }
+
     fn open(&self, principal: Option<&Principal>) -> bool {
         // Ancestors are visited iteratively: a path may have too many parts for recursion.
         let mut chain = Vec::new();
@@ -76,7 +107,7 @@ impl FileLocation {
         }
         self.names
             .iter()
-            .map(|(d, name)| join_path(&d.path, name))
+            .map(|(d, name)| d.path_of(Some(name)))
             .collect()
     }
 
@@ -84,18 +115,8 @@ impl FileLocation {
     fn path(&self, principal: Option<&Principal>) -> Vec<u8> {
         let open = self.names.iter().find(|(d, _)| d.open(principal));
         open.or(self.names.first())
-            .map_or_else(|| b"/".to_vec(), |(d, name)| join_path(&d.path, name))
+            .map_or_else(|| b"/".to_vec(), |(d, name)| d.path_of(Some(name)))
     }
-}
-
-fn join_path(directory: &[u8], name: &Name) -> Vec<u8> {
-    let mut path = Vec::with_capacity(directory.len() + 1 + name.as_bytes().len());
-    if directory != b"/" {
-        path.extend_from_slice(directory);
-    }
-    path.push(b'/');
-    path.extend_from_slice(name.as_bytes());
-    path
 }
 
 /// Converts a path to the key of a vertex: unchanged, or escaped for display if it is not UTF-8.
@@ -190,7 +211,7 @@ impl<'r, R: NameRows + ?Sized> VertexPaths<'r, R> {
 
     /// Returns the path of a directory, if the rows determine it.
     pub(crate) fn directory(&self, id: VertexId) -> Result<Option<Vec<u8>>> {
-        Ok(self.ancestors(id)?.map(|above| above.path.clone()))
+        Ok(self.ancestors(id)?.map(|above| above.path_of(None)))
     }
 
     /// Returns the state of a file that has a location record; `None` without one.
@@ -277,7 +298,7 @@ impl<'r, R: NameRows + ?Sized> VertexPaths<'r, R> {
                 let above = Some(Rc::new(AncestorDirectory {
                     parent: None,
                     inode: rows::root_inode(self.rows)?,
-                    path: b"/".to_vec(),
+                    name: None,
                     open: OnceCell::new(),
                 }));
                 self.directories.borrow_mut().insert(next, above.clone());
@@ -318,7 +339,7 @@ impl<'r, R: NameRows + ?Sized> VertexPaths<'r, R> {
                 None => None,
                 Some(above) => inode.map(|inode| {
                     Rc::new(AncestorDirectory {
-                        path: join_path(&above.path, &name),
+                        name: Some(name),
                         parent: Some(above),
                         inode,
                         open: OnceCell::new(),

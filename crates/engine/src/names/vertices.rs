@@ -123,7 +123,12 @@ impl Txn<'_, '_> {
         };
         let place = VertexPaths::new(&*self.overlay).directory(directory)?;
         let path = place.ok_or_else(|| Errno::NotFound.at(handle.path()))?;
-        self.reach(names, None, &NamePath::parse(&path)?.join(&name), false)
+        self.reach(
+            names,
+            None,
+            &NamePath::parse_deep(&path)?.join(&name),
+            false,
+        )
     }
 
     /// Returns the tags of a file, or `None` if the graph has no vertex of the file.
@@ -210,7 +215,7 @@ impl Txn<'_, '_> {
                 None => self.reach(names, principal, path, follow)?,
             };
             let key = match reached {
-                Reached::Directory(directory) => directory.path.to_vec(),
+                Reached::Directory(directory) => directory.path().into_owned(),
                 Reached::Entry(directory, name, _) => {
                     let path = directory.path_of(&name);
                     let plain = std::str::from_utf8(&path)

@@ -95,7 +95,7 @@ impl NamePath {
     /// Decodes a path or a handle, for callers that may have opened files.
     pub fn from_wire(bytes: &[u8]) -> Result<Self, FileError> {
         if bytes.first() != Some(&MARK) {
-            return Self::parse(bytes);
+            return Self::parse_deep(bytes);
         }
         match Handle::decode(bytes) {
             Some(handle) => Ok(handle.path()),

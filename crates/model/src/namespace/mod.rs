@@ -40,8 +40,12 @@ use crate::id::VertexId;
 
 /// Longest name of a file, in bytes (`NAME_MAX`).
 pub const NAME_BYTES_MAX: usize = 255;
-/// Longest path, in bytes (`PATH_MAX` with its closing zero byte not counted: 4,096 as on Linux).
+/// Longest path that a caller may give as text, in bytes (`PATH_MAX` with its closing zero byte not counted: 4,096 as
+/// on Linux).
 pub const PATH_BYTES_MAX: usize = 4_096;
+/// Longest path of a file, in bytes. Linux lets a program change to a directory and go on from there, so that a tree
+/// may be deeper than the longest path that a call takes.
+pub const DEEP_PATH_BYTES_MAX: usize = 1 << 18;
 /// Largest number of symbolic links that resolving one path may follow.
 pub const SYMLINKS_MAX: usize = 40;
 /// Largest number of names (hard links) of one file.

@@ -1,6 +1,6 @@
 //! Names and paths as bytes, as in the kernel.
 
-use super::{Errno, FileError, NAME_BYTES_MAX, PATH_BYTES_MAX};
+use super::{DEEP_PATH_BYTES_MAX, Errno, FileError, NAME_BYTES_MAX, PATH_BYTES_MAX};
 use std::fmt;
 
 /// Name of a directory entry: 1 to 255 bytes without `/` and zero, and neither `.` nor `..`.
@@ -125,7 +125,17 @@ pub struct NamePath(Box<[u8]>);
 impl NamePath {
     /// Parses a path. `..` is resolved textually, as a shell's `cd` does; a path that leads above the root is refused.
     pub fn parse(bytes: &[u8]) -> Result<Self, FileError> {
-        if bytes.len() > PATH_BYTES_MAX {
+        Self::parse_bounded(bytes, PATH_BYTES_MAX)
+    }
+
+    /// Parses a path that a program has built from names, as that of a file deep in a tree: it may have up to
+    /// [`DEEP_PATH_BYTES_MAX`] bytes.
+    pub fn parse_deep(bytes: &[u8]) -> Result<Self, FileError> {
+        Self::parse_bounded(bytes, DEEP_PATH_BYTES_MAX)
+    }
+
+    fn parse_bounded(bytes: &[u8], bytes_max: usize) -> Result<Self, FileError> {
+        if bytes.len() > bytes_max {
             let shown: Vec<u8> = bytes.iter().copied().take(60).collect();
             return Err(Errno::NameTooLong.at(format!(
                 "{}… ({} bytes)",

@@ -7,6 +7,7 @@ mod broken;
 mod contents;
 mod crash;
 mod death;
+mod deep;
 mod failing;
 mod flags;
 mod history;

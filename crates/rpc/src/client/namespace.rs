@@ -10,7 +10,7 @@ use crate::proto::reply::Reply;
 use crate::proto::request::Call;
 use esker_model::namespace::{
     AppliedChange, Change, Changes, Cookie, Entry, Inode, Kind, NamePath, Namespace, Open,
-    OpenLookup, Partition, Space, SpaceBy, Usage,
+    OpenLookup, PATH_BYTES_MAX, Partition, Space, SpaceBy, Usage,
 };
 use esker_model::object::Principal;
 use esker_model::{Cancel, Error, Flow, Result, Version, VertexId};
@@ -162,7 +162,7 @@ impl Namespace for Client {
             .shared
             .lease_cache
             .as_ref()
-            .filter(|_| !path.is_handle())
+            .filter(|_| !path.is_handle() && path.as_bytes().len() <= PATH_BYTES_MAX)
         else {
             return Ok(self.stat_through(self, principal, path, (follow, false))?.0);
         };

@@ -239,7 +239,8 @@ impl Txn<'_, '_> {
                 ))
                 .into());
         };
-        if parent.path.len() + 1 + name.as_bytes().len() > PATH_BYTES_MAX {
+        let path_bytes = parent.path().len() + 1 + name.as_bytes().len();
+        if path_bytes > PATH_BYTES_MAX {
             return Err(Errno::NameTooLong.at(display(&path())).into());
         }
         let hash = hash_of(&name);
@@ -332,7 +333,10 @@ impl Txn<'_, '_> {
 
     /// Decides how a new directory's files get their ids; if a removed directory owned its path, ids are looked up.
     fn naming_of_new(&mut self, directory: &Directory) -> Result<Naming> {
-        let key = path_named_key(id_at(Kind::Directory, &directory.path));
+        let Some(path) = directory.short_path() else {
+            return Ok(Naming::Within);
+        };
+        let key = path_named_key(id_at(Kind::Directory, path));
         let owner = self.overlay.get(Table::Names, &key)?;
         let naming = match owner {
             Some(owner) => {
