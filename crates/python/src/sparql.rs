@@ -60,7 +60,7 @@ fn value_of(term: &Term) -> Value {
                 _ => as_text(),
             }
         }
-        Term::BlankNode(node) => Value::String(node.to_string()),
+        Term::BlankNode(_) | Term::Triple(_) => Value::String(term.to_string()),
     }
 }
 

@@ -4,18 +4,18 @@
 use crate::expression::visit_subexpressions;
 use crate::star::{Variable, any, quads_query};
 use crate::visit::{PatternPart, pattern_of, visit_parts};
-use esker_rdf::Query;
 use esker_rdf::dictionary::Key;
 use esker_rdf::spargebra::algebra::{Expression, GraphPattern, PropertyPathExpression};
-use esker_rdf::spargebra::term::{NamedNodePattern, TermPattern, TriplePattern};
+use esker_rdf::spargebra::term::{TermPattern, TriplePattern};
+use esker_rdf::{Query, Term};
 use std::collections::BTreeMap;
 
-/// A request for quads: its query, its columns, and the triple pattern with the constant terms.
+/// A request for quads: its query, its columns, and the constant terms of the triple pattern as texts ([`Key::put`]).
 #[derive(Debug)]
 pub(crate) struct Fetch {
     pub(crate) query: String,
     pub(crate) vars: Vec<Variable>,
-    pattern: TriplePattern,
+    constants: [Option<String>; 3],
 }
 
 impl Fetch {
@@ -25,24 +25,27 @@ impl Fetch {
             let at = self.vars.iter().position(|v| v.as_str() == name)?;
             row.get(at).copied()
         };
-        let term = |term: &'k TermPattern, name: &str| match term {
-            TermPattern::NamedNode(n) => Some(Key::Iri(n.as_str())),
-            TermPattern::Literal(l) => Some(Key::of_literal(l.as_ref())),
-            _ => column(name),
+        let term = |i: usize, name: &str| match &self.constants[i] {
+            Some(text) => Key::take(text),
+            None => column(name),
         };
-        let predicate = match &self.pattern.predicate {
-            NamedNodePattern::NamedNode(n) => Some(Key::Iri(n.as_str())),
-            NamedNodePattern::Variable(_) => column("p"),
-        };
-        Some((
-            [
-                term(&self.pattern.subject, "s")?,
-                predicate?,
-                term(&self.pattern.object, "o")?,
-            ],
-            column("g"),
-        ))
+        Some(([term(0, "s")?, term(1, "p")?, term(2, "o")?], column("g")))
     }
+}
+
+/// Returns the text of a constant term.
+fn constant(term: &TermPattern) -> Option<String> {
+    let term: Term = match term {
+        TermPattern::NamedNode(n) => n.clone().into(),
+        TermPattern::Literal(l) => l.clone().into(),
+        // These are columns: the coordinator compares the parts of triple terms.
+        TermPattern::BlankNode(_) | TermPattern::Variable(_) | TermPattern::Triple(_) => {
+            return None;
+        }
+    };
+    let mut text = String::new();
+    Key::with(term.as_ref(), |key| key.put(&mut text));
+    Some(text)
 }
 
 /// Returns the fetches that suffice to answer the query as from all data.
@@ -62,7 +65,11 @@ pub(crate) fn fetches(query: &Query) -> Vec<Fetch> {
             Fetch {
                 query,
                 vars,
-                pattern,
+                constants: [
+                    constant(&pattern.subject),
+                    constant(&pattern.predicate.into()),
+                    constant(&pattern.object),
+                ],
             }
         })
         .collect()

@@ -1,12 +1,12 @@
 //! Rewriting of queries: basic graph patterns are extracted into components, which the workers solve, and replaced by input bindings.
 
 use crate::expression::{conjuncts, mentioned, replace};
-use crate::star::{self, Basic, Star, Variable, blank, components};
+use crate::star::{self, Basic, Star, Variable, components};
 use crate::visit::{PatternPart, pattern_of, visit_parts};
 use esker_rdf::spargebra::algebra::{
     AggregateExpression, AggregateFunction, Expression, GraphPattern, OrderExpression,
 };
-use esker_rdf::spargebra::term::{NamedNodePattern, TermPattern, TriplePattern};
+use esker_rdf::spargebra::term::NamedNodePattern;
 use esker_rdf::{InputBindings, Query};
 use std::collections::{BTreeSet, HashMap};
 
@@ -542,15 +542,8 @@ fn blanks_are_local(pattern: &GraphPattern) -> bool {
         let PatternPart::Basic(patterns, _) = part else {
             return;
         };
-        for TriplePattern {
-            subject, object, ..
-        } in patterns
-        {
-            for term in [subject, object] {
-                if let TermPattern::BlankNode(b) = term {
-                    fine &= *seen.entry(blank(b.as_str())).or_insert(n) == n;
-                }
-            }
+        for blank in patterns.iter().flat_map(star::blanks) {
+            fine &= *seen.entry(blank).or_insert(n) == n;
         }
     });
     fine

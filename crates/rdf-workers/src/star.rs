@@ -181,10 +181,11 @@ fn connected(mut stars: Vec<Star>) -> Vec<Vec<Star>> {
     found
 }
 
-/// Replaces blank nodes of a triple pattern by variables: stars share them, and blank node labels differ between parts.
+/// Replaces blank nodes of a triple pattern, also within triple terms, by variables: stars share them, and blank node labels differ between parts.
 fn named(pattern: &TriplePattern) -> TriplePattern {
     let term = |t: &TermPattern| match t {
         TermPattern::BlankNode(b) => blank(b.as_str()).into(),
+        TermPattern::Triple(t) => named(t).into(),
         other => other.clone(),
     };
     TriplePattern {
@@ -204,14 +205,25 @@ pub(crate) fn blank(label: &str) -> Variable {
     Variable::new_unchecked(name)
 }
 
-/// Returns the variables of a triple pattern.
+/// Returns the variables that replace the blank nodes of a triple pattern.
+pub(crate) fn blanks(t: &TriplePattern) -> Vec<Variable> {
+    let of = |term: &TermPattern| match term {
+        TermPattern::BlankNode(b) => vec![blank(b.as_str())],
+        TermPattern::Triple(t) => blanks(t),
+        _ => Vec::new(),
+    };
+    [of(&t.subject), of(&t.object)].concat()
+}
+
+/// Returns the variables of a triple pattern, including those of its triple terms.
 pub(crate) fn variables(t: &TriplePattern) -> Vec<Variable> {
     let mut list = Vec::new();
     for term in [&t.subject, &t.object] {
         match term {
             TermPattern::Variable(v) => list.push(v.clone()),
             TermPattern::BlankNode(b) => list.push(blank(b.as_str())),
-            _ => {}
+            TermPattern::Triple(t) => list.extend(variables(t)),
+            TermPattern::NamedNode(_) | TermPattern::Literal(_) => {}
         }
     }
     if let NamedNodePattern::Variable(v) = &t.predicate {

@@ -83,6 +83,11 @@ pub enum Error {
     /// A term longer than the dictionary allows.
     #[error("a term of {0} bytes is longer than the {1} bytes that the dictionary takes")]
     Long(usize, usize),
+    /// A triple term within too many triple terms.
+    #[error(
+        "a triple term is within more than {0} triple terms, the maximum: name the inner ones by reifiers"
+    )]
+    Nested(usize),
     /// Corrupt bytes of an image or a log.
     #[error("{0}")]
     Corrupt(String),

@@ -1,8 +1,8 @@
-//! Input bindings: solutions for a part of a query that were computed elsewhere. Also the encoding of a term as one text.
+//! Input bindings: solutions for a part of a query that were computed elsewhere.
 
-use crate::dictionary::{Head, Key, Parts};
+use crate::dictionary::Key;
 use crate::error::Result;
-use crate::id::{Id, UNBOUND, XSD};
+use crate::id::{Id, UNBOUND};
 use crate::quads::Dataset;
 use oxrdf::NamedNode;
 use spargebra::algebra::GraphPattern;
@@ -60,109 +60,6 @@ impl InputBindings {
         match name {
             NamedNodePattern::NamedNode(n) => n.as_str().strip_prefix(GIVEN)?.parse().ok(),
             NamedNodePattern::Variable(_) => None,
-        }
-    }
-}
-
-/// Separator between a datatype or language and the text: no IRI contains this character.
-const END: char = '>';
-
-impl<'a> Key<'a> {
-    /// Appends the term as one text: its kind, then language or datatype up to `>`, then the rest.
-    pub fn put(&self, to: &mut String) {
-        let (kind, more, text) = match self {
-            Self::Iri(iri) => ('<', None, iri),
-            Self::Blank(label) => ('_', None, label),
-            Self::Plain(text) => ('"', None, text),
-            Self::Lang(text, lang) => ('@', Some(lang), text),
-            Self::Typed(text, datatype) => ('^', Some(datatype), text),
-        };
-        to.push(kind);
-        if let Some(more) = more {
-            to.push_str(more);
-            to.push(END);
-        }
-        to.push_str(text);
-    }
-
-    /// Parses a text written by [`Self::put`].
-    pub fn take(text: &'a str) -> Option<Self> {
-        let mut chars = text.chars();
-        let kind = chars.next()?;
-        let rest = chars.as_str();
-        Some(match kind {
-            '<' => Self::Iri(rest),
-            '_' => Self::Blank(rest),
-            '"' => Self::Plain(rest),
-            '@' => {
-                let (lang, text) = rest.split_once(END)?;
-                Self::Lang(text, lang)
-            }
-            '^' => {
-                let (datatype, text) = rest.split_once(END)?;
-                Self::typed(text, datatype)
-            }
-            _ => return None,
-        })
-    }
-}
-
-impl Parts<'_> {
-    /// Appends the term as [`Key::put`] does.
-    pub fn put(&self, to: &mut String) {
-        match self {
-            Self::Inline(value) => {
-                to.push('^');
-                to.push_str(XSD);
-                to.push_str(value.datatype());
-                to.push(END);
-                to.push_str(&value.text());
-            }
-            Self::Stored(Head::Iri(prefix), tail) => {
-                to.push('<');
-                to.push_str(prefix);
-                to.push_str(tail);
-            }
-            Self::Stored(Head::Blank, tail) => Key::Blank(tail).put(to),
-            Self::Stored(Head::Plain, tail) => Key::Plain(tail).put(to),
-            Self::Stored(Head::Lang(lang), tail) => Key::Lang(tail, lang).put(to),
-            Self::Stored(Head::Typed(datatype), tail) => Key::Typed(tail, datatype).put(to),
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_term_is_the_same_after_its_way() {
-        let keys = [
-            Key::Iri("http://example.org/a"),
-            Key::Iri(""),
-            Key::Blank("b0"),
-            Key::Plain(""),
-            Key::Plain("a>b \"c\"\n"),
-            Key::Lang("x>y", "de-AT"),
-            Key::Typed("12", "http://www.w3.org/2001/XMLSchema#integer"),
-            Key::Typed(">", "http://example.org/t"),
-        ];
-        let mut data = Dataset::default();
-        for key in keys {
-            let mut text = String::new();
-            key.put(&mut text);
-            assert_eq!(Key::take(&text), Some(key), "{text}");
-            let id = data.dictionary.intern(&key).unwrap();
-            let mut again = String::new();
-            data.dictionary.parts(id).unwrap().put(&mut again);
-            assert_eq!(again, text);
-        }
-    }
-
-    #[test]
-    fn other_texts_are_no_terms() {
-        for text in ["", "x", "@de", "^http://example.org/t", "é"] {
-            assert_eq!(Key::take(text), None, "{text}");
         }
     }
 }

@@ -36,9 +36,11 @@ mod remote;
 mod results;
 mod solutions;
 pub mod syntax;
+mod template;
 mod update;
 mod xml;
 
+pub use dictionary::triple::term as triple_term;
 pub use error::{Error, Result, SyntaxError};
 pub use exec::{Options, services_of};
 pub use expr::Expr;

@@ -68,6 +68,11 @@ fn put_term(data: &Dataset, id: Id, to: &mut Vec<u8>) {
         put_bytes(suffix.as_bytes(), to);
     };
     match data.dictionary.parts(id) {
+        Some(parts @ Parts::Stored(Head::Triple, _)) => {
+            let mut text = String::new();
+            parts.put(&mut text, &|part, to| data.dictionary.put(part, to));
+            write(b'(', &[text.get(1..).unwrap_or_default()], "");
+        }
         Some(Parts::Inline(v)) => {
             write(b'^', &[&v.text()], &format!("{XSD}{}", v.datatype()));
         }
@@ -77,6 +82,7 @@ fn put_term(data: &Dataset, id: Id, to: &mut Vec<u8>) {
             Head::Plain => write(b'"', &[tail], ""),
             Head::Lang(lang) => write(b'@', &[tail], lang),
             Head::Typed(datatype) => write(b'^', &[tail], datatype),
+            Head::Triple => {}
         },
         None => write(b'?', &[], ""),
     }
@@ -95,6 +101,7 @@ pub fn replay(data: &mut Dataset, record: &[u8]) -> Result<()> {
             b'"' => Key::Plain(text),
             b'@' => Key::Lang(text, suffix),
             b'^' => Key::Typed(text, suffix),
+            b'(' => Key::Triple(text),
             other => return Err(Error::Corrupt(format!("unknown kind of term {other}"))),
         };
         ids.push((data.dictionary.intern(&key)?, kind));
@@ -119,7 +126,7 @@ pub fn replay(data: &mut Dataset, record: &[u8]) -> Result<()> {
                 let quad = Quad {
                     s: id(s, "subject", b"<_")?,
                     p: id(p, "predicate", b"<")?,
-                    o: id(o, "object", b"<_\"@^")?,
+                    o: id(o, "object", b"<_\"@^(")?,
                     g: id(g, "graph", b"<_ ")?,
                 };
                 quads.push((quad, sign == b'+'));

@@ -1,17 +1,18 @@
 //! Queries: from text to answer.
 
-use crate::algebra::{Node, Pos, Translator, Triple};
+use crate::algebra::{Node, Translator};
 use crate::error::Result;
 use crate::exec::{Context, Options, Table, Var, by_term, run, sort_triples};
 use crate::id::{Id, UNBOUND};
 use crate::plan::{PlanNode, Required, plan, show};
 use crate::quads::{Dataset, Graph};
 use crate::syntax;
+use crate::template::{Labels, TemplateTerm};
 use oxrdf::{NamedNode, NamedOrBlankNode, Term};
 use spargebra::Query;
 use spargebra::algebra::{GraphPattern, QueryDataset};
-use spargebra::term::{TermPattern, TriplePattern};
-use std::collections::{HashMap, HashSet};
+use spargebra::term::TriplePattern;
+use std::collections::HashSet;
 use std::sync::Arc;
 
 /// Dataset of a query, if the request specifies it instead of the query text.
@@ -51,7 +52,7 @@ impl Answer<'_> {
 
     /// Appends a term's text ([`crate::dictionary::Key::put`]); returns `false` if the id has no term.
     pub fn put(&self, id: Id, to: &mut String) -> bool {
-        self.ctx.with_parts(id, |parts| parts.put(to)).is_some()
+        self.ctx.put(id, to)
     }
 
     /// Returns the id of a term in the answer.
@@ -83,7 +84,7 @@ impl Answer<'_> {
         let subject = match self.term(s)? {
             Term::NamedNode(n) => NamedOrBlankNode::NamedNode(n),
             Term::BlankNode(n) => NamedOrBlankNode::BlankNode(n),
-            Term::Literal(_) => return None,
+            Term::Literal(_) | Term::Triple(_) => return None,
         };
         let Term::NamedNode(predicate) = self.term(p)? else {
             return None;
@@ -215,29 +216,21 @@ fn construct(
 ) -> Result<Planned<Found>> {
     let mut translator = Translator::new(ctx);
     let node = translator.node(pattern)?;
-    let mut triples = Vec::new();
-    let mut blanks = HashSet::new();
-    for t in template {
-        triples.push(Triple {
-            s: translator.pos(&t.subject),
-            p: translator.name(&t.predicate),
-            o: translator.pos(&t.object),
-        });
-        for term in [&t.subject, &t.object] {
-            if let TermPattern::BlankNode(_) = term
-                && let Pos::Var(v) = translator.pos(term)
-            {
-                blanks.insert(v);
-            }
-        }
-    }
+    let triples: Vec<[TemplateTerm; 3]> = template
+        .iter()
+        .map(|t| TemplateTerm::triple(&mut translator, t))
+        .collect();
     let _ = ctx.names.set(translator.names);
-    let mut vars: Vec<Var> = triples.iter().flat_map(Triple::vars).collect();
+    let mut vars: Vec<Var> = Vec::new();
+    triples
+        .iter()
+        .flatten()
+        .for_each(|term| term.vars(&mut vars));
     vars.sort_unstable();
     vars.dedup();
     let required = Required {
         vars,
-        distinct: blanks.is_empty() && !has_slice(&node),
+        distinct: !triples.iter().flatten().any(TemplateTerm::has_blank) && !has_slice(&node),
         ..Required::default()
     };
     let node = match node {
@@ -249,7 +242,7 @@ fn construct(
         node => node,
     };
     let (table, plan) = solved(ctx, node, &required)?;
-    let triples = instances(ctx, &table, &triples, &blanks)?;
+    let triples = instances(ctx, &table, &triples)?;
     Ok((Found::Triples(triples), plan))
 }
 
@@ -348,24 +341,20 @@ impl Context<'_> {
 fn instances(
     ctx: &Context<'_>,
     table: &Table,
-    template: &[Triple],
-    blanks: &HashSet<Var>,
+    template: &[[TemplateTerm; 3]],
 ) -> Result<Vec<(Id, Id, Id)>> {
     let mut seen = HashSet::new();
     let mut list = Vec::new();
     for row in table.rows() {
         check_growth(ctx, row.at, list.len())?;
-        let mut fresh: HashMap<Var, Id> = HashMap::new();
+        let mut labels = Labels::new();
         for t in template {
-            let mut get = |p: Pos| match p {
-                Pos::Const(id) => id,
-                Pos::Var(v) if blanks.contains(&v) => *fresh.entry(v).or_insert_with(|| {
-                    ctx.number_key(&crate::dictionary::Key::Blank(&ctx.fresh_label()))
-                }),
-                Pos::Var(v) => row.get(v),
+            let terms = t.each_ref().map(|t| t.instance(ctx, row, &mut labels));
+            let [Some(s), Some(p), Some(o)] = terms else {
+                continue;
             };
-            let triple = (get(t.s), get(t.p), get(t.o));
-            if is_triple(ctx, triple) && seen.insert(triple) {
+            let triple = (s, p, o);
+            if ctx.is_triple(triple) && seen.insert(triple) {
                 list.push(triple);
             }
         }
@@ -380,20 +369,6 @@ fn check_growth(ctx: &Context<'_>, turn: usize, triples: usize) -> Result<()> {
     }
     ctx.check()?;
     ctx.fits(triples, 9)
-}
-
-/// Returns whether three terms form a valid triple.
-pub(crate) fn is_triple(ctx: &Context<'_>, (s, p, o): (Id, Id, Id)) -> bool {
-    use crate::dictionary::{Head, Parts};
-    let kind = |id: Id| {
-        ctx.with_parts(id, |parts| match parts {
-            Parts::Stored(Head::Iri(_), _) => 'i',
-            Parts::Stored(Head::Blank, _) => 'b',
-            _ => 'l',
-        })
-        .unwrap_or('?')
-    };
-    [s, p, o].iter().all(|id| *id != UNBOUND) && kind(s) != 'l' && kind(p) == 'i'
 }
 
 /// Returns the triples whose subjects are terms of the solutions, or blank nodes reachable from these.

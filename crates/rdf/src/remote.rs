@@ -60,14 +60,7 @@ pub(crate) fn request(
     }
     // Blank nodes of another endpoint become new ones.
     let mut blanks: HashMap<String, Id> = HashMap::new();
-    let mut number = |term: Option<&Term>| match term {
-        None => UNBOUND,
-        Some(Term::BlankNode(b)) => *blanks.entry(b.as_str().to_owned()).or_insert_with(|| {
-            let label = ctx.fresh_label();
-            ctx.number_key(&crate::dictionary::Key::Blank(&label))
-        }),
-        Some(term) => ctx.number(term),
-    };
+    let mut number = |term: Option<&Term>| term.map_or(UNBOUND, |t| number(ctx, &mut blanks, t));
     let of = |(i, _): &(usize, Var)| -> Vec<Id> {
         let terms = solutions.rows.iter().map(|row| row.get(*i));
         terms.map(|t| number(t.and_then(Option::as_ref))).collect()
@@ -75,4 +68,23 @@ pub(crate) fn request(
     let values = columns.iter().map(of).collect();
     let vars = columns.into_iter().map(|c| c.1).collect();
     Ok(Table::new(vars, values, solutions.rows.len()))
+}
+
+/// Returns the id of a term of another endpoint. `blanks` has the blank nodes so far.
+fn number(ctx: &Context<'_>, blanks: &mut HashMap<String, Id>, term: &Term) -> Id {
+    match term {
+        Term::BlankNode(b) => *blanks.entry(b.as_str().to_owned()).or_insert_with(|| {
+            let label = ctx.fresh_label();
+            ctx.number_key(&crate::dictionary::Key::Blank(&label))
+        }),
+        Term::Triple(t) => {
+            let parts = [
+                number(ctx, blanks, &t.subject.clone().into()),
+                number(ctx, blanks, &t.predicate.clone().into()),
+                number(ctx, blanks, &t.object),
+            ];
+            ctx.number_triple(parts)
+        }
+        term => ctx.number(term),
+    }
 }

@@ -1,6 +1,6 @@
 //! Serialization of answers: JSON, CSV, TSV and XML directly from the dictionary, graphs by the libraries.
 
-use crate::dictionary::{Head, Parts};
+use crate::dictionary::{Head, Parts, split_tag};
 use crate::exec::Context;
 use crate::exec::parallel::portions;
 use crate::format::{DocumentWriter, RdfFormat};
@@ -121,6 +121,9 @@ fn json(
     to.write_all(&out)
 }
 
+/// Names of a triple term's parts in JSON and XML.
+const PARTS: [&str; 3] = ["subject", "predicate", "object"];
+
 fn json_term(ctx: &Context<'_>, id: Id, out: &mut Vec<u8>) {
     ctx.with_parts(id, |parts| match parts {
         Parts::Inline(v) => {
@@ -145,11 +148,28 @@ fn json_term(ctx: &Context<'_>, id: Id, out: &mut Vec<u8>) {
                     out.extend_from_slice(b"{\"type\":\"literal\",\"value\":");
                     json_text(&[tail], out);
                 }
+                Head::Triple => {
+                    out.extend_from_slice(b"{\"type\":\"triple\",\"value\":");
+                    let mut begin = b'{';
+                    for (name, part) in PARTS.into_iter().zip(parts.triple().unwrap_or_default()) {
+                        out.push(begin);
+                        begin = b',';
+                        json_text(&[name], out);
+                        out.push(b':');
+                        json_term(ctx, part, out);
+                    }
+                    out.push(b'}');
+                }
             }
             match head {
-                Head::Lang(lang) => {
+                Head::Lang(tag) => {
+                    let (lang, direction) = split_tag(tag);
                     out.extend_from_slice(b",\"xml:lang\":");
                     json_text(&[lang], out);
+                    if let Some(direction) = direction {
+                        out.extend_from_slice(b",\"its:dir\":");
+                        json_text(&[direction], out);
+                    }
                 }
                 Head::Typed(datatype) => {
                     out.extend_from_slice(b",\"datatype\":");
@@ -250,6 +270,16 @@ fn xml_term(ctx: &Context<'_>, id: Id, out: &mut Vec<u8>) {
         }
         Parts::Stored(head, tail) => {
             let (prefix, end): (&str, &str) = match head {
+                Head::Triple => {
+                    out.extend_from_slice(b"<triple>");
+                    for (name, part) in PARTS.into_iter().zip(parts.triple().unwrap_or_default()) {
+                        out.extend_from_slice(format!("<{name}>").as_bytes());
+                        xml_term(ctx, part, out);
+                        out.extend_from_slice(format!("</{name}>").as_bytes());
+                    }
+                    out.extend_from_slice(b"</triple>");
+                    return;
+                }
                 Head::Iri(prefix) => {
                     text.push_str("<uri>");
                     (prefix, "</uri>")
@@ -262,9 +292,14 @@ fn xml_term(ctx: &Context<'_>, id: Id, out: &mut Vec<u8>) {
                     text.push_str("<literal>");
                     ("", "</literal>")
                 }
-                Head::Lang(lang) => {
+                Head::Lang(tag) => {
+                    let (lang, direction) = split_tag(tag);
                     text.push_str("<literal xml:lang=\"");
                     xml_text(lang, true, &mut text);
+                    if let Some(direction) = direction {
+                        text.push_str("\" xmlns:its=\"http://www.w3.org/2005/11/its\" its:version=\"2.0\" its:dir=\"");
+                        text.push_str(direction);
+                    }
                     text.push_str("\">");
                     ("", "</literal>")
                 }
@@ -325,9 +360,9 @@ fn separated(
                 if column[r] != UNBOUND {
                     ctx.with_parts(column[r], |parts| {
                         if tabs {
-                            turtle(parts, out);
+                            turtle(ctx, parts, out);
                         } else {
-                            bare(parts, out);
+                            bare(ctx, parts, out);
                         }
                     });
                 }
@@ -401,7 +436,7 @@ pub fn dump(
     let node = |term: Term| match term {
         Term::NamedNode(n) => Some(NamedOrBlankNode::NamedNode(n)),
         Term::BlankNode(n) => Some(NamedOrBlankNode::BlankNode(n)),
-        Term::Literal(_) => None,
+        Term::Literal(_) | Term::Triple(_) => None,
     };
     let term = |id: Id| data.dictionary.term(id);
     let quads = data.quads().filter(|q| graph.is_none_or(|g| q.g == g));
@@ -433,13 +468,7 @@ fn by_terms(data: &Dataset, mut quads: Vec<Quad>) -> Vec<Quad> {
     let mut terms: Vec<Id> = quads.iter().flat_map(|q| [q.g, q.s, q.p, q.o]).collect();
     terms.sort_unstable();
     terms.dedup();
-    terms.sort_by(|a, b| {
-        match (data.dictionary.parts(*a), data.dictionary.parts(*b)) {
-            (Some(a), Some(b)) => a.order(&b),
-            // The default graph has no term.
-            (a, b) => a.is_some().cmp(&b.is_some()),
-        }
-    });
+    terms.sort_by(|a, b| data.dictionary.order(*a, *b));
     let ranks: HashMap<Id, u32> = terms.into_iter().zip(0..).collect();
     let rank = |id: Id| ranks.get(&id).copied().unwrap_or_default();
     quads.sort_by_cached_key(|q| (rank(q.g), rank(q.s), rank(q.p), rank(q.o)));
@@ -447,17 +476,28 @@ fn by_terms(data: &Dataset, mut quads: Vec<Quad>) -> Vec<Quad> {
 }
 
 /// Appends a term as in Turtle, on one line.
-fn turtle(parts: Parts<'_>, out: &mut Vec<u8>) {
+fn turtle(ctx: &Context<'_>, parts: Parts<'_>, out: &mut Vec<u8>) {
     match parts {
         Parts::Inline(v) if v.datatype() != "date" => out.extend_from_slice(v.text().as_bytes()),
-        parts => out.extend_from_slice(parts.to_term().to_string().replace('\t', "\\t").as_bytes()),
+        parts => {
+            if let Some(term) = parts.to_term(&|part| ctx.term(part)) {
+                out.extend_from_slice(term.to_string().replace('\t', "\\t").as_bytes());
+            }
+        }
     }
 }
 
 /// Appends a term's lexical form, quoted if CSV requires it.
-fn bare(parts: Parts<'_>, out: &mut Vec<u8>) {
+fn bare(ctx: &Context<'_>, parts: Parts<'_>, out: &mut Vec<u8>) {
     match parts {
         Parts::Inline(v) => out.extend_from_slice(v.text().as_bytes()),
+        Parts::Stored(Head::Triple, _) => {
+            // Quoted as a whole, with the quotes of its literals doubled.
+            if let Some(term) = parts.to_term(&|part| ctx.term(part)) {
+                let text = term.to_string().replace('"', "\"\"");
+                out.extend_from_slice(format!("\"{text}\"").as_bytes());
+            }
+        }
         Parts::Stored(head, tail) => {
             let prefix: &str = match head {
                 Head::Iri(prefix) => prefix,

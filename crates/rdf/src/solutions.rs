@@ -3,7 +3,8 @@
 mod json;
 mod xml;
 
-use oxrdf::{BlankNode, Literal, NamedNode, Term};
+use crate::dictionary::triple;
+use oxrdf::{BaseDirection, BlankNode, Literal, NamedNode, Term};
 use std::io::Read;
 
 /// Solutions of another endpoint.
@@ -161,6 +162,7 @@ fn term(
     kind: &str,
     value: String,
     language: Option<&str>,
+    direction: Option<&str>,
     datatype: Option<String>,
 ) -> Result<Term, String> {
     let iri = |iri: String| match NamedNode::new(iri.as_str()) {
@@ -174,7 +176,22 @@ fn term(
             Err(_) => return Err(format!("`{value}` is not a label of a blank node")),
         },
         ("literal" | "typed-literal", Some(language), _) => {
-            match Literal::new_language_tagged_literal(value, language) {
+            let literal = match direction {
+                None => Literal::new_language_tagged_literal(value, language),
+                Some(direction) => {
+                    let direction = match direction {
+                        "ltr" => BaseDirection::Ltr,
+                        "rtl" => BaseDirection::Rtl,
+                        _ => {
+                            return Err(format!(
+                                "the direction `{direction}` is neither ltr nor rtl"
+                            ));
+                        }
+                    };
+                    Literal::new_directional_language_tagged_literal(value, language, direction)
+                }
+            };
+            match literal {
                 Ok(literal) => literal.into(),
                 Err(e) => return Err(format!("the language `{language}` is wrong: {e}")),
             }
@@ -185,4 +202,21 @@ fn term(
         ("literal" | "typed-literal", None, None) => Literal::new_simple_literal(value).into(),
         _ => return Err(format!("`{kind}` is not a kind of term")),
     })
+}
+
+/// Returns the triple term of three terms.
+fn triple_term(parts: [Option<Term>; 3]) -> Result<Term, String> {
+    let [Some(s), Some(p), Some(o)] = parts else {
+        return Err("a triple has no subject, no predicate or no object".into());
+    };
+    let shown = format!("{s} {p} {o}");
+    triple::term(s, p, o).ok_or_else(|| format!("`{shown}` is not a triple"))
+}
+
+/// Fails if triple terms are nested too deeply.
+fn check_depth(depth: usize) -> Result<(), String> {
+    if depth > triple::NESTED_MAX {
+        return Err(crate::Error::Nested(triple::NESTED_MAX).to_string());
+    }
+    Ok(())
 }

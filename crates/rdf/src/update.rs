@@ -1,7 +1,7 @@
 //! SPARQL Update: returns a changed copy of the dataset, or an error.
 
 use crate::RdfFormat;
-use crate::algebra::{Pos, Translator};
+use crate::algebra::Translator;
 use crate::dictionary::Key;
 use crate::error::{Error, Result};
 use crate::exec::{Context, Options, Var, run};
@@ -11,14 +11,12 @@ use crate::log::Change;
 use crate::parse::Loader;
 use crate::plan::{Required, plan};
 use crate::quads::{Dataset, Quad};
-use crate::query::{Graphs, choose, is_triple};
+use crate::query::{Graphs, choose};
 use crate::syntax;
+use crate::template::{Labels, TemplateTerm};
 use oxrdf::{NamedNode, NamedOrBlankNode, Term};
 use spargebra::algebra::{GraphPattern, GraphTarget, QueryDataset};
-use spargebra::term::{
-    GraphNamePattern, GroundQuadPattern, GroundTermPattern, NamedNodePattern, QuadPattern,
-    TermPattern,
-};
+use spargebra::term::{GraphNamePattern, GroundQuadPattern, NamedNodePattern, QuadPattern};
 use spargebra::{GraphUpdateOperation as Operation, Update};
 use std::collections::{BTreeSet, HashMap};
 use std::io::Read;
@@ -168,7 +166,7 @@ pub fn replace(
             NamedOrBlankNode::BlankNode(b) => data.dictionary.intern(&Key::Blank(b.as_str()))?,
         };
         let p = data.dictionary.intern(&Key::Iri(t.predicate.as_str()))?;
-        let o = data.dictionary.intern(&Key::of(t.object.as_ref()))?;
+        let o = data.dictionary.intern_term(t.object.as_ref())?;
         quads.push((Quad { s, p, o, g }, true));
     }
     let (added, _) = data.change(&quads);
@@ -186,14 +184,6 @@ fn refused(iri: &str) -> Error {
     Error::Refused(format!(
         "<{iri}> follows the database and no update changes it; it may be read and copied: COPY <{iri}> TO a graph of your own"
     ))
-}
-
-/// A position of a quad template.
-enum TemplateTerm {
-    At(Pos),
-    /// A blank node, new for each solution.
-    Blank(String),
-    Default,
 }
 
 impl UpdateRun<'_> {
@@ -406,42 +396,19 @@ impl UpdateRun<'_> {
         let node = translator.node(pattern)?;
         let deletes: Vec<[TemplateTerm; 4]> = delete
             .iter()
-            .map(|q| {
-                [
-                    ground(&mut translator, &q.subject),
-                    TemplateTerm::At(translator.name(&q.predicate)),
-                    ground(&mut translator, &q.object),
-                    graph_slot(&mut translator, &q.graph_name),
-                ]
-            })
+            .map(|q| TemplateTerm::ground_quad(&mut translator, q))
             .collect();
         let inserts: Vec<[TemplateTerm; 4]> = insert
             .iter()
-            .map(|q| {
-                [
-                    slot(&mut translator, &q.subject),
-                    TemplateTerm::At(translator.name(&q.predicate)),
-                    slot(&mut translator, &q.object),
-                    graph_slot(&mut translator, &q.graph_name),
-                ]
-            })
+            .map(|q| TemplateTerm::quad(&mut translator, q))
             .collect();
         let _ = ctx.names.set(translator.names);
-        let mut vars: Vec<Var> = deletes
-            .iter()
-            .chain(&inserts)
-            .flatten()
-            .filter_map(|s| match s {
-                TemplateTerm::At(p) => p.var(),
-                TemplateTerm::Blank(_) | TemplateTerm::Default => None,
-            })
-            .collect();
+        let mut vars: Vec<Var> = Vec::new();
+        let terms = deletes.iter().chain(&inserts).flatten();
+        terms.for_each(|term| term.vars(&mut vars));
         vars.sort_unstable();
         vars.dedup();
-        let fresh = inserts
-            .iter()
-            .flatten()
-            .any(|s| matches!(s, TemplateTerm::Blank(_)));
+        let fresh = inserts.iter().flatten().any(TemplateTerm::has_blank);
         let required = Required {
             vars,
             distinct: !fresh,
@@ -450,28 +417,24 @@ impl UpdateRun<'_> {
         let table = run(&ctx, &plan(&ctx, node, &required)?)?;
         let (mut gone, mut new) = (Vec::new(), Vec::new());
         for row in table.rows() {
-            let mut labels: HashMap<&str, Id> = HashMap::new();
+            let mut labels = Labels::new();
             for (templates, to) in [(&deletes, &mut gone), (&inserts, &mut new)] {
                 for template in templates {
-                    let [s, p, o, g] = template.each_ref().map(|slot| match slot {
-                        TemplateTerm::At(Pos::Const(id)) => *id,
-                        TemplateTerm::At(Pos::Var(v)) => match row.get(*v) {
-                            UNBOUND => Id::MAX,
-                            id => id,
-                        },
-                        TemplateTerm::Blank(label) => *labels
-                            .entry(label)
-                            .or_insert_with(|| ctx.number_key(&Key::Blank(&ctx.fresh_label()))),
-                        TemplateTerm::Default => UNBOUND,
-                    });
-                    let whole = [s, p, o, g].iter().all(|id| *id != Id::MAX);
-                    let named = g == UNBOUND || is_triple(&ctx, (g, p, o));
-                    if whole && named && is_triple(&ctx, (s, p, o)) {
+                    let terms = template
+                        .each_ref()
+                        .map(|term| term.instance(&ctx, row, &mut labels));
+                    let [Some(s), Some(p), Some(o), Some(g)] = terms else {
+                        continue;
+                    };
+                    let named = g == UNBOUND || ctx.is_triple((g, p, o));
+                    if named && ctx.is_triple((s, p, o)) {
                         to.push(Quad { s, p, o, g });
                     }
                 }
             }
         }
+        // A term that cannot be made is an error, not an unbound variable.
+        ctx.check()?;
         let targets: BTreeSet<Id> = gone.iter().chain(&new).map(|q| q.g).collect();
         for g in targets {
             self.check_target(ctx.term(g).as_ref())?;
@@ -531,7 +494,7 @@ impl UpdateRun<'_> {
                 if let Some(n) = known.get(id) {
                     *id = *n;
                 } else if let Some(term) = loaded.dictionary.term(*id) {
-                    let n = self.out.data.dictionary.intern(&Key::of(term.as_ref()))?;
+                    let n = self.out.data.dictionary.intern_term(term.as_ref())?;
                     known.insert(*id, n);
                     *id = n;
                 }
@@ -579,7 +542,7 @@ impl UpdateRun<'_> {
     }
 
     fn term(&mut self, term: &Term) -> Result<Id> {
-        self.out.data.dictionary.intern(&Key::of(term.as_ref()))
+        self.out.data.dictionary.intern_term(term.as_ref())
     }
 
     /// Returns a blank node of INSERT DATA: new for each request, the same within a request.
@@ -600,6 +563,14 @@ impl UpdateRun<'_> {
     fn object(&mut self, o: &Term) -> Result<Id> {
         match o {
             Term::BlankNode(b) => self.blank(b.as_str()),
+            Term::Triple(t) => {
+                let parts = [
+                    self.subject(&t.subject)?,
+                    self.term(&Term::from(t.predicate.clone()))?,
+                    self.object(&t.object)?,
+                ];
+                self.out.data.dictionary.intern_triple(parts)
+            }
             other => self.term(other),
         }
     }
@@ -611,30 +582,5 @@ impl UpdateRun<'_> {
             }
             spargebra::term::GraphName::DefaultGraph => Ok(UNBOUND),
         }
-    }
-}
-
-fn slot(t: &mut Translator<'_, '_>, term: &TermPattern) -> TemplateTerm {
-    match term {
-        TermPattern::BlankNode(b) => TemplateTerm::Blank(b.as_str().to_owned()),
-        other => TemplateTerm::At(t.pos(other)),
-    }
-}
-
-fn ground(t: &mut Translator<'_, '_>, term: &GroundTermPattern) -> TemplateTerm {
-    TemplateTerm::At(match term {
-        GroundTermPattern::NamedNode(n) => t.pos(&TermPattern::NamedNode(n.clone())),
-        GroundTermPattern::Literal(l) => t.pos(&TermPattern::Literal(l.clone())),
-        GroundTermPattern::Variable(v) => Pos::Var(t.var(v)),
-    })
-}
-
-fn graph_slot(t: &mut Translator<'_, '_>, g: &GraphNamePattern) -> TemplateTerm {
-    match g {
-        GraphNamePattern::NamedNode(n) => {
-            TemplateTerm::At(t.pos(&TermPattern::NamedNode(n.clone())))
-        }
-        GraphNamePattern::Variable(v) => TemplateTerm::At(Pos::Var(t.var(v))),
-        GraphNamePattern::DefaultGraph => TemplateTerm::Default,
     }
 }

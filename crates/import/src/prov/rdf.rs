@@ -172,11 +172,7 @@ pub(super) fn read(text: &str, syntax: Syntax) -> Result<Document, ProvError> {
                     literal.datatype().as_str().to_owned(),
                 ),
             },
-            #[allow(
-                unreachable_patterns,
-                reason = "triples as terms exist where another crate asks for RDF 1.2"
-            )]
-            _ => {
+            oxrdf::Term::Triple(_) => {
                 return Err(ProvError::new(
                     "",
                     "statements about statements are not part of PROV-O",

@@ -11,6 +11,8 @@ const DATA: &str = r#"
     :cid a :Person ; :knows :ann ; :age 31 ; :name "C > \"id\"\n" .
     _:b :title "On parts" ; :cites _:c .
     _:c :title "On wholes" ; :by [ :is :ann ] .
+    :bob :knows :ann ~ :r {| :since 2001 ; :by <<( _:b :cites _:c )>> |} .
+    :cid :says <<( :ann :age "31"@en--ltr )>> , <<( :bob :knows :ann )>> .
     :g1 { :ann :likes :tea . :bob :likes :tea, :milk }
     :g2 { :tea :grows :hill . :milk :from :cow . :bob :likes :tea }
 "#;
@@ -56,6 +58,26 @@ fn stars_are_joined() {
         "SELECT * { { ?a :age 29 } UNION { ?a :knows ?b . ?b :age 29 } }",
         "SELECT * { BIND(:ann AS ?a) ?a :knows ?b . ?b :age ?y }",
         "SELECT ?a ?n { VALUES ?a { :ann :cid } ?a :knows ?b . ?b :name ?n }",
+    ]);
+}
+
+/// Workers match within triple terms. Terms with blank nodes are joined between workers, which agree on the labels of a file.
+#[test]
+fn triple_terms_are_joined() {
+    same(&[
+        "SELECT * { ?a :says <<( ?b :knows ?c )>> . ?b :age ?y }",
+        "SELECT * { ?a :knows ?b {| :since ?y |} . ?b :name ?n }",
+        "SELECT * { ?a :says ?t . ?r <http://www.w3.org/1999/02/22-rdf-syntax-ns#reifies> ?t ; :since ?y }",
+        "SELECT * { ?r :by <<( ?w ?p ?v )>> . ?v :title ?t . ?a :wrote ?w }",
+        "SELECT * { ?r :by <<( _:w ?p ?v )>> . ?a :wrote _:w }",
+        "SELECT * { ?a :says <<( :ann :age ?y )>> FILTER(HASLANGDIR(?y)) }",
+        "SELECT * { ?a :says <<( :ann :age \"31\"@en--ltr )>> }",
+        "SELECT ?a { ?a a :Person FILTER EXISTS { ?c :says <<( ?a :knows ?b )>> } }",
+        "SELECT ?t { ?a :knows ?b BIND(TRIPLE(?a, :knows, ?b) AS ?t) ?c :says ?t }",
+        "SELECT (COUNT(*) AS ?n) { ?a :says <<( ?b ?p ?c )>> }",
+        "SELECT * { ?a :says <<( ?b :knows ?c )>> . ?c :knows+ ?d }",
+        "CONSTRUCT { ?c :saidBy <<( ?a :says ?b )>> } WHERE { ?a :says <<( ?b :knows ?c )>> }",
+        "DESCRIBE :cid",
     ]);
 }
 

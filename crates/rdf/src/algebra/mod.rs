@@ -8,6 +8,7 @@ mod translate;
 mod variable_names;
 
 pub use node::{Aggregate, Group, Node, Path, Service};
+pub(crate) use pattern::components;
 pub use pattern::{Pos, Triple};
 pub use translate::Translator;
 pub use variable_names::VariableNames;

@@ -2,6 +2,7 @@
 
 use crate::exec::Var;
 use crate::id::Id;
+use std::collections::HashSet;
 
 /// A position of a triple pattern.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -56,4 +57,26 @@ impl Triple {
             o: bind(self.o),
         }
     }
+}
+
+/// Splits triple patterns into components connected by shared variables.
+pub(crate) fn components(triples: &[Triple], optimise: bool) -> Vec<Vec<Triple>> {
+    if !optimise && !triples.is_empty() {
+        return vec![triples.to_vec()];
+    }
+    let mut components: Vec<Vec<Triple>> = Vec::new();
+    let mut seen: HashSet<&Triple> = HashSet::new();
+    for t in triples {
+        // Duplicate patterns are evaluated once.
+        if !seen.insert(t) {
+            continue;
+        }
+        let touches = |c: &Vec<Triple>| c.iter().any(|x| t.vars().any(|v| x.has(v)));
+        let (mut with, without): (Vec<_>, Vec<_>) = components.into_iter().partition(touches);
+        let mut merged: Vec<Triple> = with.drain(..).flatten().collect();
+        merged.push(*t);
+        components = without;
+        components.push(merged);
+    }
+    components
 }

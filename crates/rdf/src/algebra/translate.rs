@@ -2,16 +2,16 @@
 //! a sub-query get distinct numbers.
 
 use super::node::{Aggregate, Group, Node, Path, Service};
-use super::pattern::{Pos, Triple};
+use super::pattern::{Pos, Triple, components};
 use super::variable_names::VariableNames;
 use crate::dictionary::Key;
 use crate::error::{Error, Result};
 use crate::exec::{Context, Var};
 use crate::expr::{Comparison, Expr};
 use crate::id::{Id, UNBOUND};
-use oxrdf::{NamedNode, Variable};
+use oxrdf::{Literal, NamedNode, Variable};
 use spargebra::algebra::{
-    AggregateExpression, AggregateFunction, Expression, GraphPattern, OrderExpression,
+    AggregateExpression, AggregateFunction, Expression, Function, GraphPattern, OrderExpression,
     PropertyPathExpression,
 };
 use spargebra::term::{GroundTerm, NamedNodePattern, TermPattern, TriplePattern};
@@ -28,6 +28,14 @@ pub struct Translator<'a, 'b> {
     pub names: VariableNames,
     scope: HashMap<String, Var>,
     depth: usize,
+    /// Triple terms with variables, in the pattern that is being translated; a term follows those within it.
+    unfolded: Vec<Unfolded>,
+}
+
+/// A variable for a triple term that a pattern contains, and the parts of the term.
+struct Unfolded {
+    term: Var,
+    parts: [Pos; 3],
 }
 
 impl<'a, 'b> Translator<'a, 'b> {
@@ -38,6 +46,7 @@ impl<'a, 'b> Translator<'a, 'b> {
             names: VariableNames::default(),
             scope: HashMap::new(),
             depth: 0,
+            unfolded: Vec::new(),
         }
     }
 
@@ -55,19 +64,31 @@ impl<'a, 'b> Translator<'a, 'b> {
         var
     }
 
-    fn iri(&self, n: &NamedNode) -> Id {
+    pub(crate) fn iri(&self, n: &NamedNode) -> Id {
         self.ctx.number_key(&Key::Iri(n.as_str()))
     }
 
-    /// Translates a position of a triple pattern.
-    pub fn pos(&mut self, t: &TermPattern) -> Pos {
+    pub(crate) fn literal(&self, l: &Literal) -> Id {
+        Key::with(l.as_ref().into(), |key| self.ctx.number_key(key))
+    }
+
+    /// Translates a position of a triple pattern. A triple term with variables becomes a variable; [`Self::unfold`] binds those within it.
+    fn pos(&mut self, t: &TermPattern) -> Pos {
         match t {
             TermPattern::NamedNode(n) => Pos::Const(self.iri(n)),
-            TermPattern::Literal(l) => {
-                Pos::Const(self.ctx.number_key(&Key::of_literal(l.as_ref())))
-            }
+            TermPattern::Literal(l) => Pos::Const(self.literal(l)),
             TermPattern::Variable(v) => Pos::Var(self.var(v)),
             TermPattern::BlankNode(b) => Pos::Var(self.named(&format!("_:{}", b.as_str()))),
+            TermPattern::Triple(triple) => {
+                let Triple { s, p, o } = self.triple(triple);
+                if let (Pos::Const(s), Pos::Const(p), Pos::Const(o)) = (s, p, o) {
+                    return Pos::Const(self.ctx.number_triple([s, p, o]));
+                }
+                let term = self.names.new_variable("_:triple");
+                let parts = [s, p, o];
+                self.unfolded.push(Unfolded { term, parts });
+                Pos::Var(term)
+            }
         }
     }
 
@@ -87,6 +108,61 @@ impl<'a, 'b> Translator<'a, 'b> {
         }
     }
 
+    /// Returns a group of triple patterns with triple terms. Those that share variables are unfolded together, and their solutions are then
+    /// joined with the other patterns.
+    fn unfold_triples(&self, triples: &[Triple], mut unfolded: Vec<Unfolded>) -> Group {
+        let mut group = Group::default();
+        for triples in components(triples, true) {
+            let mut known: Vec<Var> = triples.iter().flat_map(Triple::vars).collect();
+            let mut here = Vec::new();
+            for i in (0..unfolded.len()).rev() {
+                if known.contains(&unfolded[i].term) {
+                    let one = unfolded.remove(i);
+                    known.extend(one.parts.iter().filter_map(|p| p.var()));
+                    here.push(one);
+                }
+            }
+            if here.is_empty() {
+                group.triples.extend(triples);
+                continue;
+            }
+            let inner = Node::Group(Group {
+                triples,
+                ..Group::default()
+            });
+            group.parts.push(self.unfold(inner, here.into_iter()));
+        }
+        group
+    }
+
+    /// Returns the solutions of a pattern in which variables are triple terms, with the variables within these terms; terms come before those
+    /// within them. A part whose variable is bound already must be that term.
+    fn unfold(&self, mut node: Node, terms: impl Iterator<Item = Unfolded>) -> Node {
+        let optimise = self.ctx.options.optimise;
+        for Unfolded { term, parts } in terms {
+            let call = |f| Expr::Call(f, vec![Expr::Var(term)]);
+            node = node.filtered(call(Function::IsTriple), optimise);
+            let functions = [Function::Subject, Function::Predicate, Function::Object];
+            for (part, f) in parts.into_iter().zip(functions) {
+                let expected = match part {
+                    Pos::Var(var) if !node.vars().contains(&var) => {
+                        node = Node::Extend {
+                            inner: Box::new(node),
+                            var,
+                            expr: call(f),
+                        };
+                        continue;
+                    }
+                    Pos::Var(var) => Expr::Var(var),
+                    Pos::Const(id) => Expr::Const(id),
+                };
+                let same = Expr::SameTerm(Box::new(call(f)), Box::new(expected));
+                node = node.filtered(same, optimise);
+            }
+        }
+        node
+    }
+
     /// Translates a graph pattern.
     pub fn node(&mut self, pattern: &GraphPattern) -> Result<Node> {
         self.depth += 1;
@@ -102,10 +178,17 @@ impl<'a, 'b> Translator<'a, 'b> {
 
     fn node_at(&mut self, pattern: &GraphPattern) -> Result<Node> {
         Ok(match pattern {
-            GraphPattern::Bgp { patterns } => Node::Group(Group {
-                triples: patterns.iter().map(|t| self.triple(t)).collect(),
-                ..Group::default()
-            }),
+            GraphPattern::Bgp { patterns } => {
+                let triples = patterns.iter().map(|t| self.triple(t)).collect();
+                let group = Group {
+                    triples,
+                    ..Group::default()
+                };
+                Node::Group(match std::mem::take(&mut self.unfolded) {
+                    unfolded if unfolded.is_empty() => group,
+                    unfolded => self.unfold_triples(&group.triples, unfolded),
+                })
+            }
             GraphPattern::Path {
                 subject,
                 path,
@@ -113,7 +196,9 @@ impl<'a, 'b> Translator<'a, 'b> {
             } => {
                 let (s, o) = (self.pos(subject), self.pos(object));
                 let path = self.path(path);
-                self.path_node(s, path, o)
+                let unfolded = std::mem::take(&mut self.unfolded);
+                let node = self.path_node(s, path, o);
+                self.unfold(node, unfolded.into_iter().rev())
             }
             GraphPattern::Join { left, right } => {
                 let mut group = Group::default();
@@ -357,7 +442,8 @@ impl<'a, 'b> Translator<'a, 'b> {
         match term {
             None => UNBOUND,
             Some(GroundTerm::NamedNode(n)) => self.iri(n),
-            Some(GroundTerm::Literal(l)) => self.ctx.number_key(&Key::of_literal(l.as_ref())),
+            Some(GroundTerm::Literal(l)) => self.literal(l),
+            Some(term @ GroundTerm::Triple(_)) => self.ctx.number(&term.clone().into()),
         }
     }
 
@@ -447,7 +533,7 @@ impl<'a, 'b> Translator<'a, 'b> {
         use Expression as E;
         Ok(match e {
             E::NamedNode(n) => Expr::Const(self.iri(n)),
-            E::Literal(l) => Expr::Const(self.ctx.number_key(&Key::of_literal(l.as_ref()))),
+            E::Literal(l) => Expr::Const(self.literal(l)),
             E::Variable(v) => Expr::Var(self.var(v)),
             E::Or(..) => Expr::Or(self.chain(e)?),
             E::And(..) => Expr::And(self.chain(e)?),

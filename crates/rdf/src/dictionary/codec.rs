@@ -17,6 +17,7 @@ impl Dictionary {
                 Head::Plain => (b'"', ""),
                 Head::Lang(t) => (b'@', t),
                 Head::Typed(t) => (b'^', t),
+                Head::Triple => (b'(', ""),
             };
             to.push(kind);
             put_bytes(text.as_bytes(), to);
@@ -48,6 +49,7 @@ impl Dictionary {
                 b'"' => Head::Plain,
                 b'@' => Head::Lang(text.into()),
                 b'^' => Head::Typed(text.into()),
+                b'(' => Head::Triple,
                 other => return Err(Error::Corrupt(format!("unknown kind of term {other}"))),
             };
             if i < fixed {
@@ -95,9 +97,11 @@ impl Dictionary {
         if segments.is_empty() {
             segments.push(Arc::new(Segment::new(1)));
         }
-        Ok(Self {
+        let dictionary = Self {
             heads: Arc::new(heads),
             segments,
-        })
+        };
+        dictionary.check_triples()?;
+        Ok(dictionary)
     }
 }

@@ -12,10 +12,12 @@ pub enum Head {
     Blank,
     /// A literal of type `xsd:string`.
     Plain,
-    /// A literal with this language tag.
+    /// A literal with this language tag; a base direction follows the tag after `--`.
     Lang(Box<str>),
     /// A literal with this datatype.
     Typed(Box<str>),
+    /// A triple term; the ids of its parts follow ([`super::triple::ids`]).
+    Triple,
 }
 
 /// Limit of stored IRI prefixes; IRIs with further prefixes are stored in full.
@@ -99,6 +101,7 @@ fn key(head: &Head) -> Option<(u8, &str)> {
         Head::Iri(p) => Some((b'<', p)),
         Head::Lang(l) => Some((b'@', l)),
         Head::Typed(t) => Some((b'^', t)),
+        Head::Triple => Some((b'(', "")),
         Head::Blank | Head::Plain => None,
     }
 }

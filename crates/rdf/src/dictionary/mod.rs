@@ -8,9 +8,11 @@ mod codec;
 mod heads;
 mod key;
 mod segment;
+pub(crate) mod triple;
 
 pub use heads::Head;
 pub use key::Key;
+pub(crate) use key::split_tag;
 
 use crate::error::{Error, Result};
 use crate::id::{self, Id, LOCAL, UNBOUND};
@@ -19,6 +21,7 @@ use oxrdf::{Term, TermRef};
 use segment::Segment;
 use std::cmp::Ordering;
 use std::sync::Arc;
+use triple::Kind;
 
 /// Limit of terms in a shared last segment that a writer copies; a larger one is left as it is, and a new segment begins.
 const COPIED_MAX: usize = 2048;
@@ -71,6 +74,16 @@ impl Dictionary {
         {
             return Some(id);
         }
+        if let Key::Triple(text) = key {
+            let (outer, inner) = Key::levels(text).ok()?;
+            return outer
+                .iter()
+                .rev()
+                .try_fold(self.find(&inner)?, |o, [s, p]| {
+                    let tail = triple::tail([self.find(s)?, self.find(p)?, o]);
+                    self.find(&Key::TripleIds(&tail))
+                });
+        }
         let hash = key.hash();
         self.segments
             .iter()
@@ -79,7 +92,12 @@ impl Dictionary {
 
     /// Looks up a term as [`Self::find`] does.
     pub fn find_term(&self, term: TermRef<'_>) -> Option<Id> {
-        self.find(&Key::of(term))
+        Key::with(term, |key| self.find(key))
+    }
+
+    /// Returns the id of a term as [`Self::intern`] does.
+    pub fn intern_term(&mut self, term: TermRef<'_>) -> Result<Id> {
+        Key::with(term, |key| self.intern(key))
     }
 
     /// Returns the id of a term and adds the term if it is new.
@@ -89,10 +107,18 @@ impl Dictionary {
         {
             return Ok(id);
         }
+        if let Key::Triple(text) = key {
+            let (outer, inner) = Key::levels(text)?;
+            let inner = self.intern(&inner)?;
+            return outer.iter().rev().try_fold(inner, |o, [s, p]| {
+                let parts = [self.intern(s)?, self.intern(p)?, o];
+                self.intern_triple(parts)
+            });
+        }
         self.intern_hashed(key, key.hash())
     }
 
-    /// Interns a term like [`Self::intern`], with a precomputed hash; the term must not be an inline value.
+    /// Interns a term like [`Self::intern`], with a precomputed hash; the term must be neither an inline value nor a [`Key::Triple`].
     pub(crate) fn intern_hashed(&mut self, key: &Key<'_>, hash: u64) -> Result<Id> {
         for segment in &self.segments {
             if let Some(id) = segment.find(key, hash, &self.heads) {
@@ -111,6 +137,7 @@ impl Dictionary {
             Key::Plain(value) => (PLAIN, value),
             Key::Lang(value, lang) => (self.suffix(b'@', lang), value),
             Key::Typed(value, datatype) => (self.suffix(b'^', datatype), value),
+            Key::Triple(text) | Key::TripleIds(text) => (self.suffix(b'(', ""), text),
         };
         let heads = &self.heads;
         let last = last(&mut self.segments, heads);
@@ -124,12 +151,55 @@ impl Dictionary {
         if let Some(n) = self.heads.of_suffix(kind, text) {
             return n;
         }
-        let head = if kind == b'@' {
-            Head::Lang(text.into())
-        } else {
-            Head::Typed(text.into())
+        let head = match kind {
+            b'@' => Head::Lang(text.into()),
+            b'(' => Head::Triple,
+            _ => Head::Typed(text.into()),
         };
         Arc::make_mut(&mut self.heads).add(head)
+    }
+
+    /// Returns the ids of the subject, predicate and object of a triple term; `None` for other terms.
+    pub fn triple(&self, id: Id) -> Option<[Id; 3]> {
+        self.parts(id)?.triple()
+    }
+
+    /// Returns the id of a triple term with these parts, and adds the term if it is new. The parts must form a triple.
+    ///
+    /// # Errors
+    /// Fails if the term would be nested too deeply, or the dictionary is full.
+    pub(crate) fn intern_triple(&mut self, parts: [Id; 3]) -> Result<Id> {
+        triple::check_depth(parts[2], |id| self.triple(id))?;
+        self.intern(&Key::TripleIds(&triple::tail(parts)))
+    }
+
+    /// Fails if a triple term of a decoded dictionary has parts that do not precede it, form no triple, or are nested too deeply.
+    pub(super) fn check_triples(&self) -> Result<()> {
+        if !self.heads.list().contains(&Head::Triple) {
+            return Ok(());
+        }
+        let wrong =
+            |id: Id| Error::Corrupt(format!("the triple term {id} of the dictionary is wrong"));
+        for id in 1..=self.len() as Id {
+            let Some(parts @ Parts::Stored(Head::Triple, _)) = self.parts(id) else {
+                continue;
+            };
+            let [s, p, o] = parts.triple().ok_or_else(|| wrong(id))?;
+            let is_before = |part: Id| match part {
+                UNBOUND => false,
+                part if part >= id::INLINE => id::value(part).is_some(),
+                part => part < id && part < LOCAL,
+            };
+            let kind = |part: Id| self.parts(part).map(|p| p.kind());
+            let is_triple = [s, p, o].into_iter().all(is_before)
+                && matches!(kind(s), Some(Kind::Iri | Kind::Blank))
+                && kind(p) == Some(Kind::Iri);
+            if !is_triple {
+                return Err(wrong(id));
+            }
+            triple::check_depth(o, |id| self.triple(id)).map_err(|_| wrong(id))?;
+        }
+        Ok(())
     }
 
     /// Merges all segments into one.
@@ -179,9 +249,23 @@ impl Dictionary {
         Some(Parts::Stored(self.heads.get(head), tail))
     }
 
+    /// Compares two terms ([`Parts::order`]); an id without a term comes first.
+    pub(crate) fn order(&self, a: Id, b: Id) -> Ordering {
+        match (self.parts(a), self.parts(b)) {
+            (Some(a), Some(b)) => a.order(&b, &|a, b| self.order(a, b)),
+            (a, b) => a.is_some().cmp(&b.is_some()),
+        }
+    }
+
     /// Returns the term with an id.
     pub fn term(&self, id: Id) -> Option<Term> {
-        Some(self.parts(id)?.to_term())
+        self.parts(id)?.to_term(&|part| self.term(part))
+    }
+
+    /// Appends a term's text ([`Key::put`]); returns `false` if the id has no term.
+    pub fn put(&self, id: Id, to: &mut String) -> bool {
+        self.parts(id)
+            .is_some_and(|parts| parts.put(to, &|part, to| self.put(part, to)))
     }
 }
 
@@ -214,9 +298,29 @@ fn merge(segments: &mut Vec<Arc<Segment>>, heads: &Heads, all: bool) {
 }
 
 impl Parts<'_> {
+    /// Returns the kind of the term.
+    pub(crate) const fn kind(&self) -> Kind {
+        match self {
+            Self::Stored(Head::Iri(_), _) => Kind::Iri,
+            Self::Stored(Head::Blank, _) => Kind::Blank,
+            Self::Stored(Head::Triple, _) => Kind::Triple,
+            Self::Stored(Head::Plain | Head::Lang(_) | Head::Typed(_), _) | Self::Inline(_) => {
+                Kind::Literal
+            }
+        }
+    }
+
+    /// Returns the ids of a triple term's parts; `None` for other terms.
+    pub(crate) fn triple(&self) -> Option<[Id; 3]> {
+        match self {
+            Self::Stored(Head::Triple, tail) => triple::ids(tail),
+            _ => None,
+        }
+    }
+
     /// Compares two terms in a total order by content: blank nodes, IRIs, integers, strings, language-tagged strings, booleans, dates,
-    /// other literals; within a kind by value or text.
-    pub fn order(&self, other: &Parts<'_>) -> Ordering {
+    /// other literals, triple terms; within a kind by value or text, triple terms by their parts, which `parts` compares.
+    pub fn order(&self, other: &Parts<'_>, parts: &dyn Fn(Id, Id) -> Ordering) -> Ordering {
         let kind = |parts: &Parts<'_>| match parts {
             Parts::Stored(Head::Blank, _) => 0,
             Parts::Stored(Head::Iri(_), _) => 1,
@@ -226,6 +330,7 @@ impl Parts<'_> {
             Parts::Inline(id::Inline::Boolean(_)) => 5,
             Parts::Inline(id::Inline::Date(_)) => 6,
             Parts::Stored(Head::Typed(_), _) => 7,
+            Parts::Stored(Head::Triple, _) => 8,
         };
         let number = |value: &id::Inline| match value {
             id::Inline::Integer(n) | id::Inline::Date(n) => *n,
@@ -247,13 +352,54 @@ impl Parts<'_> {
                 (Parts::Stored(Head::Typed(p), a), Parts::Stored(Head::Typed(q), b)) => {
                     (p, a).cmp(&(q, b))
                 }
+                (Parts::Stored(Head::Triple, a), Parts::Stored(Head::Triple, b)) => {
+                    match (triple::ids(a), triple::ids(b)) {
+                        (Some(a), Some(b)) => {
+                            let mut each = a.into_iter().zip(b).map(|(a, b)| parts(a, b));
+                            each.find(|o| o.is_ne()).unwrap_or(Ordering::Equal)
+                        }
+                        (a, b) => a.is_some().cmp(&b.is_some()),
+                    }
+                }
                 (Parts::Stored(_, a), Parts::Stored(_, b)) => a.cmp(b),
                 _ => Ordering::Equal,
             })
     }
 
-    /// Returns the pieces as an owned term.
-    pub fn to_term(self) -> Term {
+    /// Appends the term as [`Key::put`] does; `part` appends the parts of a triple term. Returns `false` if a part has no term.
+    pub(crate) fn put(&self, to: &mut String, part: &dyn Fn(Id, &mut String) -> bool) -> bool {
+        match self {
+            Self::Inline(value) => {
+                to.push('^');
+                to.push_str(id::XSD);
+                to.push_str(value.datatype());
+                to.push(key::END);
+                to.push_str(&value.text());
+            }
+            Self::Stored(Head::Iri(prefix), tail) => {
+                to.push('<');
+                to.push_str(prefix);
+                to.push_str(tail);
+            }
+            Self::Stored(Head::Blank, tail) => Key::Blank(tail).put(to),
+            Self::Stored(Head::Plain, tail) => Key::Plain(tail).put(to),
+            Self::Stored(Head::Lang(lang), tail) => Key::Lang(tail, lang).put(to),
+            Self::Stored(Head::Typed(datatype), tail) => Key::Typed(tail, datatype).put(to),
+            Self::Stored(Head::Triple, tail) => {
+                let Some(ids) = triple::ids(tail) else {
+                    return false;
+                };
+                to.push('(');
+                let mut whole = true;
+                Key::put_parts(to, |i, to| whole &= part(ids[i], to));
+                return whole;
+            }
+        }
+        true
+    }
+
+    /// Returns the pieces as an owned term. `term` returns the terms of a triple term's parts.
+    pub fn to_term(self, term: &dyn Fn(Id) -> Option<Term>) -> Option<Term> {
         match self {
             Parts::Inline(value) => {
                 let datatype = format!("{}{}", id::XSD, value.datatype());
@@ -264,12 +410,16 @@ impl Parts<'_> {
                     let mut iri = String::with_capacity(prefix.len() + tail.len());
                     iri.push_str(prefix);
                     iri.push_str(tail);
-                    oxrdf::NamedNode::new_unchecked(iri).into()
+                    Some(oxrdf::NamedNode::new_unchecked(iri).into())
                 }
                 Head::Blank => Key::Blank(tail).to_term(),
                 Head::Plain => Key::Plain(tail).to_term(),
                 Head::Lang(lang) => Key::Lang(tail, lang).to_term(),
                 Head::Typed(datatype) => Key::Typed(tail, datatype).to_term(),
+                Head::Triple => {
+                    let [s, p, o] = triple::ids(tail)?;
+                    triple::term(term(s)?, term(p)?, term(o)?)
+                }
             },
         }
     }

@@ -180,6 +180,7 @@ impl Segment {
                 Head::Plain => hash(b'"', tail, b""),
                 Head::Lang(l) => hash(b'@', tail, l.as_bytes()),
                 Head::Typed(t) => hash(b'^', tail, t.as_bytes()),
+                Head::Triple => hash(b'(', tail, b""),
             };
             self.insert_slot(i as u32, hash);
         }
@@ -192,7 +193,9 @@ fn is(head: &Head, tail: &[u8], key: &Key<'_>) -> bool {
             let (p, iri) = (prefix.as_bytes(), iri.as_bytes());
             iri.len() == p.len() + tail.len() && iri.ends_with(tail) && iri.starts_with(p)
         }
-        (Head::Blank, Key::Blank(v)) | (Head::Plain, Key::Plain(v)) => v.as_bytes() == tail,
+        (Head::Blank, Key::Blank(v))
+        | (Head::Plain, Key::Plain(v))
+        | (Head::Triple, Key::TripleIds(v)) => v.as_bytes() == tail,
         (Head::Lang(l), Key::Lang(v, lang)) => &**l == *lang && v.as_bytes() == tail,
         (Head::Typed(t), Key::Typed(v, datatype)) => &**t == *datatype && v.as_bytes() == tail,
         _ => false,

@@ -1,6 +1,7 @@
 //! Context of a running query: the data, computed terms, options and limits.
 
 use crate::algebra::{Node, Service, VariableNames};
+use crate::dictionary::triple::{self, Kind};
 use crate::dictionary::{Dictionary, Key, Parts};
 use crate::error::{Error, Result};
 use crate::guard::Guard;
@@ -228,11 +229,21 @@ impl<'a> Context<'a> {
 
     /// Returns the id of a term: the dictionary's, else one local to this query.
     pub fn number(&self, term: &Term) -> Id {
-        self.number_key(&Key::of(term.as_ref()))
+        Key::with(term.as_ref(), |key| self.number_key(key))
     }
 
     /// Returns the id of a term given as a key.
     pub fn number_key(&self, key: &Key<'_>) -> Id {
+        if let Key::Triple(text) = key {
+            return self
+                .or_fail(Key::levels(text))
+                .map_or(UNBOUND, |(outer, inner)| {
+                    let inner = self.number_key(&inner);
+                    outer.iter().rev().fold(inner, |o, [s, p]| {
+                        self.number_triple([self.number_key(s), self.number_key(p), o])
+                    })
+                });
+        }
         if let Some(id) = self.data.dictionary.find(key) {
             return id;
         }
@@ -245,6 +256,36 @@ impl<'a> Context<'a> {
             .reserve_term(key.bytes())
             .and_then(|()| local.intern(key));
         self.or_fail(number).map_or(UNBOUND, |n| LOCAL + n)
+    }
+
+    /// Returns the id of the triple term with these parts; unbound if a part is unbound or they form no triple.
+    pub(crate) fn number_triple(&self, parts: [Id; 3]) -> Id {
+        let [s, p, o] = parts;
+        if !self.is_triple((s, p, o)) {
+            return UNBOUND;
+        }
+        self.or_fail(triple::check_depth(o, |id| self.triple(id)))
+            .map_or(UNBOUND, |()| {
+                self.number_key(&Key::TripleIds(&triple::tail(parts)))
+            })
+    }
+
+    /// Returns whether three terms form a valid triple.
+    pub(crate) fn is_triple(&self, (s, p, o): (Id, Id, Id)) -> bool {
+        let kind = |id: Id| self.with_parts(id, |parts| parts.kind());
+        [s, p, o].iter().all(|id| *id != UNBOUND)
+            && matches!(kind(s), Some(Kind::Iri | Kind::Blank))
+            && kind(p) == Some(Kind::Iri)
+    }
+
+    /// Returns the ids of the subject, predicate and object of a triple term; `None` for other terms.
+    pub(crate) fn triple(&self, id: Id) -> Option<[Id; 3]> {
+        self.with_parts(id, |parts| parts.triple()).flatten()
+    }
+
+    /// Appends a term's text ([`Key::put`]); returns `false` if the id has no term.
+    pub(crate) fn put(&self, id: Id, to: &mut String) -> bool {
+        self.with_parts(id, |parts| parts.put(to, &|part, to| self.put(part, to))) == Some(true)
     }
 
     /// Calls a function with a term's parts.
@@ -262,7 +303,8 @@ impl<'a> Context<'a> {
         if id == UNBOUND {
             return None;
         }
-        self.with_parts(id, |p: Parts<'_>| p.to_term())
+        self.with_parts(id, |p: Parts<'_>| p.to_term(&|part| self.term(part)))
+            .flatten()
     }
 
     /// Returns the next random number (`SplitMix64`).

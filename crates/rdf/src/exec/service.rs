@@ -5,7 +5,7 @@ use super::graph::name_rows;
 use super::rows::distinct;
 use super::{Context, Options, Table, Var};
 use crate::algebra::{Pos, Service, Translator};
-use crate::dictionary::{Head, Parts};
+use crate::dictionary::triple::Kind;
 use crate::error::{Error, Result};
 use crate::id::{Id, UNBOUND};
 use crate::plan::{SENT_MAX, Slot};
@@ -192,21 +192,27 @@ fn combinations(ctx: &Context<'_>, s: &Service, known: &Table) -> Option<Table> 
     if each.len() > SENT_MAX {
         return None;
     }
-    let blank = |id: Id| ctx.with_parts(id, |p| matches!(p, Parts::Stored(Head::Blank, _)));
+    let blank = |id: Id| has_blank(ctx, id);
     let rows: Vec<u32> = (0..each.len() as u32)
         .filter(|r| {
             let row = each.row(*r as usize);
-            shared.iter().all(|v| blank(row.get(*v)) == Some(false))
+            shared.iter().all(|v| !blank(row.get(*v)))
         })
         .collect();
     Some(each.select(&rows))
 }
 
 fn ground(ctx: &Context<'_>, id: Id) -> Option<GroundTerm> {
-    match ctx.term(id)? {
-        Term::NamedNode(n) => Some(GroundTerm::NamedNode(n)),
-        Term::Literal(l) => Some(GroundTerm::Literal(l)),
-        Term::BlankNode(_) => None,
+    ctx.term(id)?.try_into().ok()
+}
+
+/// Returns whether a term is a blank node or has one as a part, or is unknown.
+fn has_blank(ctx: &Context<'_>, id: Id) -> bool {
+    match ctx.triple(id) {
+        Some(parts) => parts.into_iter().any(|part| has_blank(ctx, part)),
+        None => ctx
+            .with_parts(id, |p| p.kind())
+            .is_none_or(|kind| kind == Kind::Blank),
     }
 }
 

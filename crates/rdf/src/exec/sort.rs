@@ -131,9 +131,11 @@ pub(crate) fn by_term(ctx: &Context<'_>, a: Id, b: Id) -> Ordering {
     if a == b {
         return Ordering::Equal;
     }
-    ctx.with_parts(a, |a| ctx.with_parts(b, |b| a.order(&b)))
-        .flatten()
-        .unwrap_or_else(|| (a != UNBOUND).cmp(&(b != UNBOUND)))
+    ctx.with_parts(a, |a| {
+        ctx.with_parts(b, |b| a.order(&b, &|a, b| by_term(ctx, a, b)))
+    })
+    .flatten()
+    .unwrap_or_else(|| (a != UNBOUND).cmp(&(b != UNBOUND)))
 }
 
 /// Returns for each row the rank of its term among the distinct terms.

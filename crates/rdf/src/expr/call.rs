@@ -1,11 +1,12 @@
 //! Function calls. Common functions are implemented here, the rest by the `spareval` library.
 
 use super::regex::fragments;
-use super::value::{Value, lexical, text};
+use super::value::{Value, is_literal, lexical, text};
 use super::{Expr, Val, boolean};
 use crate::error::Error;
 use crate::exec::{Context, Row, STRING_BYTES_MAX};
-use oxrdf::{BlankNode, Literal, NamedNode, Term, Variable};
+use crate::id::UNBOUND;
+use oxrdf::{BaseDirection, BlankNode, Literal, NamedNode, Term, Variable};
 use spareval::QueryEvaluator;
 use spargebra::algebra::Function;
 use sparopt::algebra::Expression;
@@ -46,12 +47,13 @@ fn called(ctx: &Context<'_>, row: Row<'_>, f: &Function, args: &[Expr]) -> Optio
         Function::Str => Val::Value(text(match arg(0)?.value_or_term(ctx)? {
             Term::NamedNode(n) => n.into_string(),
             Term::Literal(l) => l.destruct().0,
-            Term::BlankNode(_) => return None,
+            Term::BlankNode(_) | Term::Triple(_) => return None,
         })),
         Function::Lang => Val::Value(text(match value(0)? {
-            Value::LangStringLiteral { language, .. } => language,
-            Value::NamedNode(_) | Value::BlankNode(_) => return None,
-            _ => String::new(),
+            Value::LangStringLiteral { language, .. }
+            | Value::DirLangStringLiteral { language, .. } => language,
+            other if is_literal(&other) => String::new(),
+            _ => return None,
         })),
         Function::Datatype => match arg(0)?.value_or_term(ctx)? {
             Term::Literal(l) => Val::Value(Value::NamedNode(l.datatype().into_owned())),
@@ -59,10 +61,7 @@ fn called(ctx: &Context<'_>, row: Row<'_>, f: &Function, args: &[Expr]) -> Optio
         },
         Function::IsIri => boolean(matches!(value(0)?, Value::NamedNode(_))),
         Function::IsBlank => boolean(matches!(value(0)?, Value::BlankNode(_))),
-        Function::IsLiteral => boolean(!matches!(
-            value(0)?,
-            Value::NamedNode(_) | Value::BlankNode(_)
-        )),
+        Function::IsLiteral => boolean(is_literal(&value(0)?)),
         Function::IsNumeric => boolean(super::value::number(&value(0)?).is_some()),
         Function::Regex => {
             let subject = plain(value(0)?)?;
@@ -140,14 +139,8 @@ fn called(ctx: &Context<'_>, row: Row<'_>, f: &Function, args: &[Expr]) -> Optio
                     s.to_lowercase()
                 }
             };
-            Val::Value(match value(0)? {
-                Value::StringLiteral(s) => text(change(&s)),
-                Value::LangStringLiteral { value, language } => Value::LangStringLiteral {
-                    value: change(&value),
-                    language,
-                },
-                _ => return None,
-            })
+            let (string, tag) = string(value(0)?)?;
+            Val::Value(tagged(change(&string), tag))
         }
         Function::Custom(name) if name.as_str() == "http://www.w3.org/2001/XMLSchema#string" => {
             Val::Value(text(match arg(0)?.value_or_term(ctx)? {
@@ -160,10 +153,29 @@ fn called(ctx: &Context<'_>, row: Row<'_>, f: &Function, args: &[Expr]) -> Optio
                     | Value::BooleanLiteral(_)) => lexical(&v)?,
                     _ => written(0)?,
                 },
-                Term::BlankNode(_) => return None,
+                Term::BlankNode(_) | Term::Triple(_) => return None,
             }))
         }
         Function::Replace => replace(ctx, row, args)?,
+        Function::Triple => {
+            let part = |i: usize| Some(arg(i)?.id(ctx));
+            match ctx.number_triple([part(0)?, part(1)?, part(2)?]) {
+                UNBOUND => return None,
+                id => Val::Id(id),
+            }
+        }
+        Function::Subject | Function::Predicate | Function::Object | Function::IsTriple => {
+            let parts = match arg(0)? {
+                Val::Id(id) => ctx.triple(id),
+                Val::Value(_) => None,
+            };
+            match f {
+                Function::Subject => Val::Id(parts?[0]),
+                Function::Predicate => Val::Id(parts?[1]),
+                Function::Object => Val::Id(parts?[2]),
+                _ => boolean(parts.is_some()),
+            }
+        }
         _ => {
             let mut bytes = 0;
             let terms: Option<Vec<Term>> = args
@@ -204,6 +216,11 @@ fn term_bytes(term: &Term) -> usize {
         Term::NamedNode(n) => n.as_str().len(),
         Term::BlankNode(n) => n.as_str().len(),
         Term::Literal(l) => l.value().len(),
+        Term::Triple(t) => {
+            term_bytes(&t.subject.clone().into())
+                + t.predicate.as_str().len()
+                + term_bytes(&t.object)
+        }
     }
 }
 
@@ -211,15 +228,11 @@ fn term_bytes(term: &Term) -> usize {
 /// while it is built.
 fn replace(ctx: &Context<'_>, row: Row<'_>, args: &[Expr]) -> Option<Val> {
     let value = |i: usize| args.get(i)?.eval(ctx, row)?.value(ctx);
-    let string = |i: usize| simple(value(i)?);
-    let (subject, language) = match value(0)? {
-        Value::StringLiteral(s) => (s, None),
-        Value::LangStringLiteral { value, language } => (value, Some(language)),
-        _ => return None,
-    };
-    let (pattern, with) = (string(1)?, string(2)?);
+    let argument = |i: usize| simple(value(i)?);
+    let (subject, tag) = string(value(0)?)?;
+    let (pattern, with) = (argument(1)?, argument(2)?);
     let flags = if args.len() > 3 {
-        string(3)?
+        argument(3)?
     } else {
         String::new()
     };
@@ -252,13 +265,7 @@ fn replace(ctx: &Context<'_>, row: Row<'_>, args: &[Expr]) -> Option<Val> {
         done.push_str(subject.get(from..)?);
         Some(done)
     })??;
-    Some(Val::Value(match language {
-        None => text(done),
-        Some(language) => Value::LangStringLiteral {
-            value: done,
-            language,
-        },
-    }))
+    Some(Val::Value(tagged(done, tag)))
 }
 
 fn variable(i: usize) -> Variable {
@@ -300,31 +307,43 @@ fn simple(value: Value) -> Option<String> {
 
 /// Returns the text of a string, with or without language.
 fn plain(value: Value) -> Option<String> {
-    match value {
-        Value::StringLiteral(s) | Value::LangStringLiteral { value: s, .. } => Some(s),
-        _ => None,
+    Some(string(value)?.0)
+}
+
+/// A language tag, and the base direction if there is one.
+type Tag = Option<(String, Option<BaseDirection>)>;
+
+/// Returns the text and the tag of a string.
+fn string(value: Value) -> Option<(String, Tag)> {
+    Some(match value {
+        Value::StringLiteral(value) => (value, None),
+        Value::LangStringLiteral { value, language } => (value, Some((language, None))),
+        Value::DirLangStringLiteral {
+            value,
+            language,
+            direction,
+        } => (value, Some((language, Some(direction)))),
+        _ => return None,
+    })
+}
+
+/// Returns a string with a tag.
+fn tagged(value: String, tag: Tag) -> Value {
+    match tag {
+        None => Value::StringLiteral(value),
+        Some((language, None)) => Value::LangStringLiteral { value, language },
+        Some((language, Some(direction))) => Value::DirLangStringLiteral {
+            value,
+            language,
+            direction,
+        },
     }
 }
 
-/// Returns the texts of two compatible strings: the second has no language or the first's.
+/// Returns the texts of two compatible strings: the second has no language, or the language and direction of the first.
 fn compatible(a: Value, b: Value) -> Option<(String, String)> {
-    match (a, b) {
-        (
-            Value::StringLiteral(a) | Value::LangStringLiteral { value: a, .. },
-            Value::StringLiteral(b),
-        ) => Some((a, b)),
-        (
-            Value::LangStringLiteral {
-                value: a,
-                language: x,
-            },
-            Value::LangStringLiteral {
-                value: b,
-                language: y,
-            },
-        ) => (x == y).then_some((a, b)),
-        _ => None,
-    }
+    let ((a, x), (b, y)) = (string(a)?, string(b)?);
+    (y.is_none() || x == y).then_some((a, b))
 }
 
 fn lang_matches(tag: &str, range: &str) -> bool {

@@ -253,16 +253,35 @@ pub(crate) fn equal(ctx: &Context<'_>, a: Val, b: Val) -> Option<bool> {
             return Some(false);
         }
     }
-    value::equals(&a.value(ctx)?, &b.value(ctx)?)
+    let triple = |v: &Val| match v {
+        Val::Id(id) => ctx.triple(*id),
+        Val::Value(_) => None,
+    };
+    match (triple(&a), triple(&b)) {
+        (Some(a), Some(b)) => {
+            // An error in one part and different terms in another are false, as with `&&`.
+            let mut error = false;
+            for (a, b) in a.into_iter().zip(b) {
+                match equal(ctx, Val::Id(a), Val::Id(b)) {
+                    Some(true) => {}
+                    Some(false) => return Some(false),
+                    None => error = true,
+                }
+            }
+            (!error).then_some(true)
+        }
+        (None, None) => value::equals(&a.value(ctx)?, &b.value(ctx)?),
+        _ => Some(false),
+    }
 }
 
-/// Returns whether a term equals only itself: IRIs, blank nodes, strings.
+/// Returns whether a term equals only itself: IRIs, blank nodes, strings, not triple terms, whose parts are compared.
 pub(crate) fn is_simple(ctx: &Context<'_>, id: Id) -> bool {
     id::value(id).is_none()
         && ctx
             .with_parts(
                 id,
-                |p| matches!(p, Parts::Stored(head, _) if !matches!(head, Head::Typed(_))),
+                |p| matches!(p, Parts::Stored(head, _) if !matches!(head, Head::Typed(_) | Head::Triple)),
             )
             .unwrap_or(false)
 }

@@ -1,9 +1,10 @@
 //! Values of expressions: equality, order, arithmetic and truth. The rules are those of SPARQL 1.1 (sections 15.1 and 17), extended to
 //! dates and durations.
 
-use oxrdf::{Literal, Term};
+use oxrdf::{Literal, NamedOrBlankNode, Term};
 use oxsdatatypes::{Decimal, Double, Float, TimezoneOffset};
 pub(crate) use spareval::ExpressionTerm as Value;
+use spareval::ExpressionTriple;
 use std::cmp::Ordering;
 
 /// A value of numeric type.
@@ -127,11 +128,7 @@ pub(crate) fn arithmetic(op: char, a: Number, b: Number) -> Option<Number> {
 pub(crate) fn truth(value: &Value) -> Option<bool> {
     match value {
         Value::BooleanLiteral(b) => Some(bool::from(*b)),
-        // A literal with a language tag is a plain literal too.
-        Value::StringLiteral(s) | Value::LangStringLiteral { value: s, .. } => Some(!s.is_empty()),
-        Value::OtherTypedLiteral { datatype, .. } => {
-            is_ill_typed(datatype.as_str()).then_some(false)
-        }
+        Value::StringLiteral(s) => Some(!s.is_empty()),
         _ => match number(value)? {
             Number::Integer(n) => Some(n != 0),
             Number::Decimal(n) => Some(n != Decimal::default()),
@@ -141,47 +138,24 @@ pub(crate) fn truth(value: &Value) -> Option<bool> {
     }
 }
 
-/// Ill-typed literals of these types are false, not errors (section 17.2.2).
-fn is_ill_typed(datatype: &str) -> bool {
-    let Some(local) = datatype.strip_prefix(crate::id::XSD) else {
-        return false;
-    };
-    matches!(
-        local,
-        "boolean"
-            | "integer"
-            | "decimal"
-            | "float"
-            | "double"
-            | "int"
-            | "long"
-            | "short"
-            | "byte"
-            | "nonNegativeInteger"
-            | "positiveInteger"
-            | "nonPositiveInteger"
-            | "negativeInteger"
-            | "unsignedInt"
-            | "unsignedLong"
-            | "unsignedShort"
-            | "unsignedByte"
-    )
-}
-
 /// Evaluates `=`; `None` is an error.
 pub(crate) fn equals(a: &Value, b: &Value) -> Option<bool> {
     if let (Some(a), Some(b)) = (number(a), number(b)) {
         return Some(compare_numbers(a, b) == Some(Ordering::Equal));
     }
     let other = |v: &Value| matches!(v, Value::OtherTypedLiteral { .. });
-    let literal = |v: &Value| !matches!(v, Value::NamedNode(_) | Value::BlankNode(_));
     if a == b && !is_nan(a) {
         return Some(true);
     }
     // Literals with unknown datatypes may be equal despite different lexical forms.
     if other(a) || other(b) {
-        let tagged = |v: &Value| matches!(v, Value::LangStringLiteral { .. });
-        return if literal(a) && literal(b) && !tagged(a) && !tagged(b) {
+        let tagged = |v: &Value| {
+            matches!(
+                v,
+                Value::LangStringLiteral { .. } | Value::DirLangStringLiteral { .. }
+            )
+        };
+        return if is_literal(a) && is_literal(b) && !tagged(a) && !tagged(b) {
             None
         } else {
             Some(false)
@@ -196,6 +170,14 @@ pub(crate) fn equals(a: &Value, b: &Value) -> Option<bool> {
         (Value::TimeLiteral(a), Value::TimeLiteral(b)) => a.partial_cmp(b).map(Ordering::is_eq),
         _ => Some(durations(a, b).map_or(a == b, |o| o == Ordering::Equal)),
     }
+}
+
+/// Returns whether a value is a literal.
+pub(crate) const fn is_literal(v: &Value) -> bool {
+    !matches!(
+        v,
+        Value::NamedNode(_) | Value::BlankNode(_) | Value::Triple(_)
+    )
 }
 
 fn is_nan(v: &Value) -> bool {
@@ -258,7 +240,8 @@ pub(crate) fn compare(a: &Value, b: &Value) -> Option<Ordering> {
     }
 }
 
-/// Compares by the order of `ORDER BY`: unbound, blank nodes, IRIs, literals; literals by value where comparable.
+/// Compares by the order of `ORDER BY`: unbound, blank nodes, IRIs, literals, triple terms; literals by value where comparable, triple terms
+/// by their parts.
 pub(crate) fn order(a: Option<&Value>, b: Option<&Value>) -> Ordering {
     let rank = |v: Option<&Value>| match v {
         None => 0,
@@ -267,12 +250,14 @@ pub(crate) fn order(a: Option<&Value>, b: Option<&Value>) -> Ordering {
         Some(v) if number(v).is_some() => 3,
         Some(Value::StringLiteral(_)) => 4,
         Some(Value::LangStringLiteral { .. }) => 5,
-        Some(Value::BooleanLiteral(_)) => 6,
-        Some(Value::DateTimeLiteral(_)) => 7,
-        Some(Value::DateLiteral(_)) => 8,
-        Some(Value::TimeLiteral(_)) => 9,
-        Some(v) if seconds(v).is_some() => 10,
-        Some(_) => 11,
+        Some(Value::DirLangStringLiteral { .. }) => 6,
+        Some(Value::BooleanLiteral(_)) => 7,
+        Some(Value::DateTimeLiteral(_)) => 8,
+        Some(Value::DateLiteral(_)) => 9,
+        Some(Value::TimeLiteral(_)) => 10,
+        Some(v) if seconds(v).is_some() => 11,
+        Some(Value::Triple(_)) => 13,
+        Some(_) => 12,
     };
     let (ra, rb) = (rank(a), rank(b));
     if ra != rb {
@@ -294,6 +279,15 @@ pub(crate) fn order(a: Option<&Value>, b: Option<&Value>) -> Ordering {
                 language: y,
             },
         ) => (a, x).cmp(&(b, y)),
+        (Value::Triple(a), Value::Triple(b)) => {
+            let parts = |t: &ExpressionTriple| {
+                let subject = Term::from(t.subject.clone());
+                [subject.into(), t.predicate.clone().into(), t.object.clone()]
+            };
+            let (a, b): ([Value; 3], [Value; 3]) = (parts(a), parts(b));
+            let each = a.iter().zip(&b).map(|(a, b)| order(Some(a), Some(b)));
+            each.fold(Ordering::Equal, Ordering::then)
+        }
         _ => {
             if let (Some(a), Some(b)) = (number(a), number(b)) {
                 // NaN last, so that the order is total.
@@ -350,8 +344,18 @@ pub(crate) fn text_bytes(value: &Value) -> usize {
         Value::NamedNode(n) => n.as_str().len(),
         Value::BlankNode(n) => n.as_str().len(),
         Value::StringLiteral(s) => s.len(),
-        Value::LangStringLiteral { value, language } => value.len() + language.len(),
+        Value::LangStringLiteral { value, language }
+        | Value::DirLangStringLiteral {
+            value, language, ..
+        } => value.len() + language.len(),
         Value::OtherTypedLiteral { value, datatype } => value.len() + datatype.as_str().len(),
+        Value::Triple(t) => {
+            let subject = match &t.subject {
+                NamedOrBlankNode::NamedNode(n) => n.as_str(),
+                NamedOrBlankNode::BlankNode(n) => n.as_str(),
+            };
+            subject.len() + t.predicate.as_str().len() + text_bytes(&t.object)
+        }
         _ => 0,
     }
 }

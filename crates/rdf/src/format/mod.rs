@@ -1,5 +1,6 @@
 //! RDF formats: their names, reading a document as quads, writing quads as a document.
 
+pub(crate) mod nesting;
 mod rdfxml;
 mod read;
 mod write;

@@ -7,7 +7,10 @@ use std::io::{self, Write};
 
 const RDF: &str = "http://www.w3.org/1999/02/22-rdf-syntax-ns#";
 /// Names in the RDF namespace that cannot be properties.
-const SYNTAX: [&str; 12] = [
+const SYNTAX: [&str; 15] = [
+    "annotation",
+    "annotationNodeID",
+    "version",
     "RDF",
     "Description",
     "ID",
@@ -63,6 +66,28 @@ impl<W: Write> RdfXmlWriter<W> {
     }
 
     pub(super) fn triple(&mut self, triple: TripleRef<'_>) -> io::Result<()> {
+        self.begin();
+        if self.subject.as_ref().map(NamedOrBlankNode::as_ref) != Some(triple.subject) {
+            self.end_subject();
+            self.begin_subject(triple.subject)?;
+            self.subject = Some(triple.subject.into_owned());
+        }
+        self.property(triple)?;
+        self.flush()
+    }
+
+    fn begin_subject(&mut self, subject: NamedOrBlankNodeRef<'_>) -> io::Result<()> {
+        self.out.push_str("\n\t<rdf:Description");
+        match subject {
+            NamedOrBlankNodeRef::NamedNode(n) => self.attribute("rdf:about", n.as_str())?,
+            NamedOrBlankNodeRef::BlankNode(n) => self.node_id(n.as_str())?,
+        }
+        self.out.push('>');
+        Ok(())
+    }
+
+    /// Writes the property element of a triple.
+    fn property(&mut self, triple: TripleRef<'_>) -> io::Result<()> {
         let predicate = triple.predicate.as_str();
         let (namespace, local) = split(predicate).ok_or_else(|| {
             cannot(&format!(
@@ -71,17 +96,6 @@ impl<W: Write> RdfXmlWriter<W> {
         })?;
         if namespace == RDF && SYNTAX.contains(&local) {
             return Err(cannot(&format!("the property rdf:{local}")));
-        }
-        self.begin();
-        if self.subject.as_ref().map(NamedOrBlankNode::as_ref) != Some(triple.subject) {
-            self.end_subject();
-            self.out.push_str("\n\t<rdf:Description");
-            match triple.subject {
-                NamedOrBlankNodeRef::NamedNode(n) => self.attribute("rdf:about", n.as_str())?,
-                NamedOrBlankNodeRef::BlankNode(n) => self.node_id(n.as_str())?,
-            }
-            self.out.push('>');
-            self.subject = Some(triple.subject.into_owned());
         }
         let name = if namespace == RDF {
             format!("rdf:{local}")
@@ -105,17 +119,36 @@ impl<W: Write> RdfXmlWriter<W> {
             TermRef::Literal(l) => {
                 if let Some(language) = l.language() {
                     self.attribute("xml:lang", language)?;
+                    if let Some(direction) = l.direction() {
+                        self.attribute("xmlns:its", "http://www.w3.org/2005/11/its")?;
+                        self.attribute("its:version", "2.0")?;
+                        self.attribute("its:dir", &direction.to_string())?;
+                        self.attribute("rdf:version", "1.2")?;
+                    }
                 } else if l.datatype() != oxrdf::vocab::xsd::STRING {
                     self.attribute("rdf:datatype", l.datatype().as_str())?;
                 }
                 self.out.push('>');
                 self.escaped(l.value(), false)?;
-                self.out.push_str("</");
-                self.out.push_str(&name);
+                self.end_property(&name);
+            }
+            TermRef::Triple(inner) => {
+                self.attribute("rdf:version", "1.2")?;
+                self.attribute("rdf:parseType", "Triple")?;
                 self.out.push('>');
+                self.begin_subject(inner.subject.as_ref())?;
+                self.property(inner.as_ref())?;
+                self.out.push_str("</rdf:Description>");
+                self.end_property(&name);
             }
         }
-        self.flush()
+        Ok(())
+    }
+
+    fn end_property(&mut self, name: &str) {
+        self.out.push_str("</");
+        self.out.push_str(name);
+        self.out.push('>');
     }
 
     fn attribute(&mut self, name: &str, value: &str) -> io::Result<()> {

@@ -1,6 +1,7 @@
 //! Reader of documents as quads.
 
 use super::RdfFormat;
+use super::nesting::Bounded;
 use crate::parse::rdfxml::RdfXml;
 use oxiri::Iri;
 use oxjsonld::{JsonLdParseError, JsonLdParser, ReaderJsonLdParser};
@@ -38,12 +39,12 @@ impl std::fmt::Display for DocumentError {
 pub struct Quads<R: Read>(Parser<R>);
 
 enum Parser<R: Read> {
-    N3(Box<ReaderN3Parser<R>>),
-    NQuads(Box<ReaderNQuadsParser<R>>),
-    NTriples(Box<ReaderNTriplesParser<R>>),
+    N3(Box<ReaderN3Parser<Bounded<R>>>),
+    NQuads(Box<ReaderNQuadsParser<Bounded<R>>>),
+    NTriples(Box<ReaderNTriplesParser<Bounded<R>>>),
     RdfXml(Box<RdfXml<BufReader<R>>>),
-    TriG(Box<ReaderTriGParser<R>>),
-    Turtle(Box<ReaderTurtleParser<R>>),
+    TriG(Box<ReaderTriGParser<Bounded<R>>>),
+    Turtle(Box<ReaderTurtleParser<Bounded<R>>>),
     JsonLd(Box<ReaderJsonLdParser<R>>),
 }
 
@@ -62,26 +63,28 @@ impl<R: Read> Quads<R> {
                 if let Some(base) = base {
                     parser = parser.with_base_iri(base).map_err(text)?;
                 }
-                Parser::N3(Box::new(parser.for_reader(from)))
+                Parser::N3(Box::new(parser.for_reader(Bounded::new(from))))
             }
-            RdfFormat::NQuads => Parser::NQuads(Box::new(NQuadsParser::new().for_reader(from))),
-            RdfFormat::NTriples => {
-                Parser::NTriples(Box::new(NTriplesParser::new().for_reader(from)))
+            RdfFormat::NQuads => {
+                Parser::NQuads(Box::new(NQuadsParser::new().for_reader(Bounded::new(from))))
             }
+            RdfFormat::NTriples => Parser::NTriples(Box::new(
+                NTriplesParser::new().for_reader(Bounded::new(from)),
+            )),
             RdfFormat::RdfXml => Parser::RdfXml(Box::new(RdfXml::new(BufReader::new(from), iri))),
             RdfFormat::TriG => {
                 let mut parser = TriGParser::new();
                 if let Some(base) = base {
                     parser = parser.with_base_iri(base).map_err(text)?;
                 }
-                Parser::TriG(Box::new(parser.for_reader(from)))
+                Parser::TriG(Box::new(parser.for_reader(Bounded::new(from))))
             }
             RdfFormat::Turtle => {
                 let mut parser = TurtleParser::new();
                 if let Some(base) = base {
                     parser = parser.with_base_iri(base).map_err(text)?;
                 }
-                Parser::Turtle(Box::new(parser.for_reader(from)))
+                Parser::Turtle(Box::new(parser.for_reader(Bounded::new(from))))
             }
             RdfFormat::JsonLd { profile } => {
                 let mut parser = JsonLdParser::new().with_profile(profile);
@@ -170,7 +173,7 @@ fn plain(quad: N3Quad) -> Result<Quad, DocumentError> {
         N3Term::NamedNode(n) => n.into(),
         N3Term::BlankNode(n) => n.into(),
         N3Term::Literal(l) => l.into(),
-        N3Term::Variable(_) => return Err(no()),
+        N3Term::Triple(_) | N3Term::Variable(_) => return Err(no()),
     };
     Ok(Quad::new(subject, predicate, object, quad.graph_name))
 }

@@ -402,7 +402,7 @@ fn changes_leave_what_a_closure_from_the_beginning_gives() {
             for q in added.quads() {
                 let mut number = |id: Id| {
                     let term = added.dictionary.term(id).unwrap();
-                    data.dictionary.intern(&Key::of(term.as_ref())).unwrap()
+                    data.dictionary.intern_term(term.as_ref()).unwrap()
                 };
                 let g = if q.g == UNBOUND { UNBOUND } else { number(q.g) };
                 let quad = Quad {

@@ -16,11 +16,24 @@ impl BlankNodeNumbers {
         if let NamedOrBlankNode::BlankNode(b) = &mut quad.subject {
             self.number(b);
         }
-        if let Term::BlankNode(b) = &mut quad.object {
-            self.number(b);
-        }
+        self.object(&mut quad.object);
         if let GraphName::BlankNode(b) = &mut quad.graph_name {
             self.number(b);
+        }
+    }
+
+    fn object(&mut self, mut object: &mut Term) {
+        loop {
+            match object {
+                Term::BlankNode(b) => return self.number(b),
+                Term::Triple(t) => {
+                    if let NamedOrBlankNode::BlankNode(b) = &mut t.subject {
+                        self.number(b);
+                    }
+                    object = &mut t.object;
+                }
+                Term::NamedNode(_) | Term::Literal(_) => return,
+            }
         }
     }
 

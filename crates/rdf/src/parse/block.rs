@@ -3,7 +3,9 @@
 
 use super::Part;
 use super::lines::{self, Cut, Line};
-use crate::dictionary::Key;
+use crate::dictionary::{Key, triple};
+use crate::error::Error;
+use crate::format::nesting::Nesting;
 use crate::id::{self, Id, UNBOUND};
 use oxrdf::{GraphName, Quad};
 use std::collections::VecDeque;
@@ -187,7 +189,10 @@ impl<'t> BlockTermTable<'t> {
         let (kind, body, more) = match key {
             Key::Iri(body) => (TermKind::Iri, body, (0, 0)),
             Key::Blank(body) => (TermKind::Blank, body, (0, 0)),
-            Key::Plain(body) => (TermKind::Plain, body, (0, 0)),
+            // No line that is parsed here has a triple term: they go to the library.
+            Key::Plain(body) | Key::Triple(body) | Key::TripleIds(body) => {
+                (TermKind::Plain, body, (0, 0))
+            }
             Key::Lang(body, lang) => (TermKind::Lang, body, position(lang)),
             Key::Typed(body, datatype) => (TermKind::Typed, body, position(datatype)),
         };
@@ -215,6 +220,9 @@ impl<'t> BlockTermTable<'t> {
 
 /// Parses a line with escapes, or an invalid one, with the library. An error has the column (from 1) and a description.
 pub(super) fn by_library(line: &str, quads: bool) -> LibraryResult {
+    if Nesting::default().read(line.as_bytes()).is_err() {
+        return Err((1, Error::Nested(triple::NESTED_MAX).to_string()));
+    }
     let said =
         |e: oxttl::TurtleSyntaxError| (e.location().start.column + 1, e.message().to_owned());
     if quads {

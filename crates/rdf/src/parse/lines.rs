@@ -204,9 +204,9 @@ mod tests {
                 .next()
                 .unwrap()
                 .unwrap();
-            assert_eq!(line.s.to_term(), quad.subject.into());
-            assert_eq!(line.p.to_term(), quad.predicate.into());
-            assert_eq!(line.o.to_term(), quad.object);
+            assert_eq!(line.s.to_term().unwrap(), quad.subject.into());
+            assert_eq!(line.p.to_term().unwrap(), quad.predicate.into());
+            assert_eq!(line.o.to_term().unwrap(), quad.object);
             assert_eq!(line.g.is_none(), quad.graph_name.is_default_graph());
         }
     }

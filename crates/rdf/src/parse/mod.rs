@@ -336,21 +336,36 @@ impl<'a> Loader<'a> {
 
     /// Adds a quad in the type of the libraries.
     pub fn add_quad(&mut self, quad: &Quad) -> Result<()> {
-        let s: Term = match &quad.subject {
-            NamedOrBlankNode::NamedNode(n) => n.clone().into(),
-            NamedOrBlankNode::BlankNode(n) => n.clone().into(),
+        let subject = subject_key(&quad.subject);
+        if self.part.is_some_and(|part| !part.contains(&subject)) {
+            return Ok(());
+        }
+        let (s, p) = (
+            self.number(&subject)?,
+            self.number(&Key::Iri(quad.predicate.as_str()))?,
+        );
+        let o = self.object(&quad.object)?;
+        let g = match &quad.graph_name {
+            GraphName::NamedNode(n) => self.number(&Key::Iri(n.as_str()))?,
+            GraphName::BlankNode(n) => self.number(&Key::Blank(n.as_str()))?,
+            GraphName::DefaultGraph => self.graph,
         };
-        let g: Option<Term> = match &quad.graph_name {
-            GraphName::NamedNode(n) => Some(n.clone().into()),
-            GraphName::BlankNode(n) => Some(n.clone().into()),
-            GraphName::DefaultGraph => None,
-        };
-        self.add(Line {
-            s: Key::of(s.as_ref()),
-            p: Key::Iri(quad.predicate.as_str()),
-            o: Key::of(quad.object.as_ref()),
-            g: g.as_ref().map(|g| Key::of(g.as_ref())),
-        })
+        self.push(s, p, o, g);
+        Ok(())
+    }
+
+    fn object(&mut self, object: &Term) -> Result<Id> {
+        match object {
+            Term::Triple(t) => {
+                let parts = [
+                    self.number(&subject_key(&t.subject))?,
+                    self.number(&Key::Iri(t.predicate.as_str()))?,
+                    self.object(&t.object)?,
+                ];
+                self.data.dictionary.intern_triple(parts)
+            }
+            other => Key::with(other.as_ref(), |key| self.number(key)),
+        }
     }
 
     fn add(&mut self, q: Line<'_>) -> Result<()> {
@@ -392,6 +407,13 @@ impl<'a> Loader<'a> {
             }
             key => self.data.dictionary.intern(key),
         }
+    }
+}
+
+fn subject_key(subject: &NamedOrBlankNode) -> Key<'_> {
+    match subject {
+        NamedOrBlankNode::NamedNode(n) => Key::Iri(n.as_str()),
+        NamedOrBlankNode::BlankNode(n) => Key::Blank(n.as_str()),
     }
 }
 

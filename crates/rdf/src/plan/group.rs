@@ -2,11 +2,11 @@
 //! possible.
 
 use super::build::{Planner, Required};
-use super::pattern::{components, is_movable};
+use super::pattern::is_movable;
 use super::slot::Slot;
 use super::tree::{Filter, Join, Later, Mode, Op, PathSearch, Pattern, Plan, ROW, SENT_MAX};
 use super::tree::{SemiJoin, Union};
-use crate::algebra::{Group, Node, Pos, Triple};
+use crate::algebra::{Group, Node, Pos, Triple, components};
 use crate::error::{Error, Result};
 use crate::exec::{Context, Var};
 use crate::expr::{self, Expr};

@@ -7,7 +7,6 @@ use crate::algebra::Triple;
 use crate::exec::Var;
 use crate::expr::Expr;
 use crate::quads::Graph;
-use std::collections::HashSet;
 
 impl Pattern {
     /// Creates a pattern without filters whose solutions are all needed; its steps are not planned yet.
@@ -85,26 +84,4 @@ impl Pattern {
 /// Returns whether a filter may run anywhere, any number of times.
 pub(crate) fn is_movable(f: &Expr) -> bool {
     !f.has_exists() && !f.is_volatile()
-}
-
-/// Splits triple patterns into components connected by shared variables.
-pub(super) fn components(triples: &[Triple], optimise: bool) -> Vec<Vec<Triple>> {
-    if !optimise && !triples.is_empty() {
-        return vec![triples.to_vec()];
-    }
-    let mut components: Vec<Vec<Triple>> = Vec::new();
-    let mut seen: HashSet<&Triple> = HashSet::new();
-    for t in triples {
-        // Duplicate patterns are evaluated once.
-        if !seen.insert(t) {
-            continue;
-        }
-        let touches = |c: &Vec<Triple>| c.iter().any(|x| t.vars().any(|v| x.has(v)));
-        let (mut with, without): (Vec<_>, Vec<_>) = components.into_iter().partition(touches);
-        let mut merged: Vec<Triple> = with.drain(..).flatten().collect();
-        merged.push(*t);
-        components = without;
-        components.push(merged);
-    }
-    components
 }

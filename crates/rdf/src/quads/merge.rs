@@ -2,7 +2,7 @@
 
 use super::{Dataset, Quad, pack};
 use crate::dictionary::{Head, Key, Parts};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::id::{INLINE, Id, UNBOUND, XSD};
 use std::collections::BTreeMap;
 
@@ -32,6 +32,14 @@ impl IdMap<'_> {
                 Head::Plain => data.dictionary.intern(&Key::Plain(tail)),
                 Head::Lang(lang) => data.dictionary.intern(&Key::Lang(tail, lang)),
                 Head::Typed(datatype) => data.dictionary.intern(&Key::Typed(tail, datatype)),
+                Head::Triple => {
+                    let mut text = String::new();
+                    self.other.dictionary.put(id, &mut text);
+                    let key = Key::take(&text).ok_or_else(|| {
+                        Error::Corrupt(format!("the triple term {id} has parts without terms"))
+                    })?;
+                    data.dictionary.intern(&key)
+                }
             },
             Some(Parts::Inline(v)) => {
                 let datatype = format!("{XSD}{}", v.datatype());

@@ -1,7 +1,8 @@
 //! SPARQL 1.1 Query Results JSON.
 
-use super::{SolutionsBuilder, term};
+use super::{SolutionsBuilder, check_depth, term, triple_term};
 use json_event_parser::{JsonEvent, ReaderJsonParser};
+use oxrdf::Term;
 use std::io::Read;
 
 struct Json<R: Read>(ReaderJsonParser<R>);
@@ -56,13 +57,6 @@ impl<R: Read> Json<R> {
         }
     }
 
-    fn text(&mut self, what: &str) -> Result<String, String> {
-        match self.next()? {
-            Token::Text(text) => Ok(text),
-            _ => Err(format!("expected text as {what}")),
-        }
-    }
-
     /// Skips a value of any type.
     fn skip(&mut self) -> Result<(), String> {
         let mut depth = 0_usize;
@@ -112,7 +106,8 @@ impl<R: Read> Json<R> {
                     Token::Begin => {
                         table.row()?;
                         while let Some(name) = self.key()? {
-                            self.value(&name, table)?;
+                            self.begin("a term")?;
+                            table.value(&name, self.term(0)?)?;
                         }
                     }
                     Token::End => break,
@@ -123,25 +118,58 @@ impl<R: Read> Json<R> {
         Ok(())
     }
 
-    fn value(&mut self, name: &str, table: &mut SolutionsBuilder) -> Result<(), String> {
-        self.begin("a term")?;
-        let (mut kind, mut value, mut language, mut datatype) = (None, None, None, None);
+    /// Reads a term whose object has begun, within `depth` triple terms.
+    fn term(&mut self, depth: usize) -> Result<Term, String> {
+        check_depth(depth)?;
+        let (mut kind, mut value, mut language) = (None, None, None);
+        let (mut datatype, mut direction, mut triple) = (None, None, None);
         while let Some(key) = self.key()? {
             let slot = match key.as_str() {
                 "type" => &mut kind,
                 "value" => &mut value,
                 "xml:lang" => &mut language,
+                "its:dir" => &mut direction,
                 "datatype" => &mut datatype,
                 _ => {
                     self.skip()?;
                     continue;
                 }
             };
-            *slot = Some(self.text(&format!("`{key}`"))?);
+            match self.next()? {
+                Token::Text(text) => *slot = Some(text),
+                Token::Begin if key == "value" => triple = Some(self.triple(depth + 1)?),
+                _ => return Err(format!("expected text as `{key}`")),
+            }
         }
         let kind = kind.ok_or("a term has no `type`")?;
-        let value = value.ok_or("a term has no `value`")?;
-        table.value(name, term(&kind, value, language.as_deref(), datatype)?)
+        match (kind.as_str(), triple, value) {
+            ("triple", Some(triple), None) => Ok(triple),
+            (kind, None, Some(value)) => {
+                let (language, direction) = (language.as_deref(), direction.as_deref());
+                term(kind, value, language, direction, datatype)
+            }
+            (_, None, None) => Err("a term has no `value`".into()),
+            _ => Err(format!("the `value` of a term is not that of a `{kind}`")),
+        }
+    }
+
+    /// Reads the parts of a triple term whose object has begun.
+    fn triple(&mut self, depth: usize) -> Result<Term, String> {
+        let mut parts = [None, None, None];
+        while let Some(key) = self.key()? {
+            let slot = match key.as_str() {
+                "subject" => &mut parts[0],
+                "predicate" => &mut parts[1],
+                "object" => &mut parts[2],
+                _ => {
+                    self.skip()?;
+                    continue;
+                }
+            };
+            self.begin("a term")?;
+            *slot = Some(self.term(depth)?);
+        }
+        triple_term(parts)
     }
 }
 

@@ -1,19 +1,22 @@
 //! SPARQL Query Results XML.
 
-use super::{SolutionsBuilder, term};
+use super::{SolutionsBuilder, term, triple_term};
+use crate::dictionary::triple;
 use crate::xml::{Counted, reference};
+use oxrdf::Term;
 use quick_xml::Reader;
 use quick_xml::events::{BytesStart, Event};
 use std::io::{BufReader, Read};
 
-/// Limit of nested elements; valid documents nest five deep.
-const DEPTH_MAX: usize = 32;
+/// Limit of nested elements: valid documents nest five deep, and two more for each triple term.
+const DEPTH_MAX: usize = 5 + 2 * triple::NESTED_MAX;
 
 /// The value being read.
 #[derive(Default)]
 struct Value {
     text: String,
     language: Option<String>,
+    direction: Option<String>,
     datatype: Option<String>,
 }
 
@@ -23,6 +26,8 @@ struct Xml<'t> {
     /// Variable of the binding being read.
     variable: Option<String>,
     value: Value,
+    /// Parts of the triple terms that are being read, the innermost last.
+    triples: Vec<[Option<Term>; 3]>,
     truth: Option<bool>,
     solutions: bool,
 }
@@ -36,6 +41,7 @@ pub(super) fn read(from: impl Read, table: &mut SolutionsBuilder) -> Result<Opti
         path: Vec::new(),
         variable: None,
         value: Value::default(),
+        triples: Vec::new(),
         truth: None,
         solutions: false,
     };
@@ -82,6 +88,7 @@ impl Xml<'_> {
             let slot = match attribute.key.as_ref() {
                 "name" => &mut variable,
                 "xml:lang" => &mut self.value.language,
+                "its:dir" => &mut self.value.direction,
                 "datatype" => &mut self.value.datatype,
                 _ => continue,
             };
@@ -98,6 +105,7 @@ impl Xml<'_> {
             }
             (Some("results"), "result") => self.table.row()?,
             (Some("result"), "binding") => self.variable = variable,
+            (_, "triple") => self.triples.push([None, None, None]),
             _ => {}
         }
         self.path.push(name.to_owned());
@@ -117,15 +125,31 @@ impl Xml<'_> {
                     other => return Err(format!("expected true or false, found `{other}`")),
                 });
             }
-            (Some("binding"), kind) => {
-                let text = if kind == "literal" {
-                    value.text
-                } else {
-                    value.text.trim().to_owned()
+            (Some(parent @ ("binding" | "subject" | "predicate" | "object")), kind) => {
+                let term = match kind {
+                    "triple" => triple_term(self.triples.pop().unwrap_or_default())?,
+                    kind => {
+                        let text = if kind == "literal" {
+                            value.text
+                        } else {
+                            value.text.trim().to_owned()
+                        };
+                        let (language, direction) = (value.language, value.direction);
+                        let (language, direction) = (language.as_deref(), direction.as_deref());
+                        term(kind, text, language, direction, value.datatype)?
+                    }
                 };
-                let term = term(kind, text, value.language.as_deref(), value.datatype)?;
-                let variable = self.variable.as_deref().ok_or("a binding has no name")?;
-                self.table.value(variable, term)?;
+                let part = match parent {
+                    "subject" => 0,
+                    "predicate" => 1,
+                    "object" => 2,
+                    _ => {
+                        let variable = self.variable.as_deref().ok_or("a binding has no name")?;
+                        return self.table.value(variable, term);
+                    }
+                };
+                let parts = self.triples.last_mut();
+                parts.ok_or("a part is outside of a triple")?[part] = Some(term);
             }
             _ => {}
         }

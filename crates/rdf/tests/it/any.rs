@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Data for the queries.
 const DATA: &str = r#"@prefix e: <http://e/> . e:a e:p e:b, e:c, 1, "x"@en ; e:q 2.5, true, "2026-01-01"^^<http://www.w3.org/2001/XMLSchema#date> .
-e:b e:p e:c ; e:q [ e:p "y" ], (1 2) . e:c e:p e:a . e:g { e:a e:p e:d . e:d e:q e:a }"#;
+e:b e:p e:c ; e:q [ e:p "y" ], (1 2) . e:c e:p e:a . e:a e:p <<( e:a e:p e:b )>> , <<( _:t e:q <<( e:b e:p "x"@ar--rtl )>> )>> . e:c e:q e:a {| e:p 1 |} .
+e:g { e:a e:p e:d . e:d e:q e:a }"#;
 /// Cancellation checks after which a query is cancelled.
 const STEPS: usize = 2000;
 

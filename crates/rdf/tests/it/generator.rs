@@ -3,8 +3,27 @@
 use proptest::prelude::*;
 use std::fmt::Write as _;
 
-/// Few terms, so that joins have results; equal numbers of several types, in the lexical forms that the library's IF and COALESCE return.
+/// Few terms, so that joins have results; one in eight is a triple term.
 fn term() -> impl Strategy<Value = String> {
+    let triple = (0..6_u32, 0..3_u32, plain())
+        .prop_map(|(s, p, o)| triple_term(&iri(s), &predicate_iri(p), &o));
+    prop_oneof![7 => plain(), 1 => triple]
+}
+
+fn iri(n: u32) -> String {
+    format!("<http://e/n{n}>")
+}
+
+fn predicate_iri(n: u32) -> String {
+    format!("<http://e/p{n}>")
+}
+
+fn triple_term(s: &str, p: &str, o: &str) -> String {
+    format!("<<( {s} {p} {o} )>>")
+}
+
+/// Equal numbers of several types are in the lexical forms that the library's IF and COALESCE return.
+fn plain() -> impl Strategy<Value = String> {
     let typed = |text: String, local: &str| {
         format!("\"{text}\"^^<http://www.w3.org/2001/XMLSchema#{local}>")
     };
@@ -42,7 +61,9 @@ fn var() -> impl Strategy<Value = String> {
 }
 
 fn node() -> impl Strategy<Value = String> {
-    prop_oneof![4 => var(), 1 => term()]
+    let triple = (subject(), 0..3_u32, prop_oneof![2 => var(), 1 => plain()])
+        .prop_map(|(s, p, o)| triple_term(&s, &predicate_iri(p), &o));
+    prop_oneof![8 => var(), 2 => term(), 1 => triple]
 }
 
 fn subject() -> impl Strategy<Value = String> {
@@ -86,6 +107,8 @@ fn condition() -> impl Strategy<Value = String> {
         var().prop_map(|v| format!("BOUND({v})")),
         var().prop_map(|v| format!("!BOUND({v})")),
         var().prop_map(|v| format!("ISIRI({v})")),
+        var().prop_map(|v| format!("ISTRIPLE({v})")),
+        (var(), node()).prop_map(|(v, o)| format!("OBJECT({v}) = {o}")),
         (var(), term(), term()).prop_map(|(v, a, b)| format!("{v} IN ({a}, {b})")),
         (var(), var()).prop_map(|(a, b)| format!("{a} + 1 >= {b}")),
     ];
@@ -108,6 +131,9 @@ fn expression() -> impl Strategy<Value = String> {
         (condition(), node(), node()).prop_map(|(c, a, b)| format!("IF({c}, {a}, {b})")),
         (var(), node()).prop_map(|(a, b)| format!("COALESCE({a} + 1, {b})")),
         Just("1 / 0".to_owned()),
+        var().prop_map(|v| format!("SUBJECT({v})")),
+        var().prop_map(|v| format!("PREDICATE({v})")),
+        (var(), var(), node()).prop_map(|(s, p, o)| format!("TRIPLE({s}, {p}, {o})")),
     ]
 }
 

@@ -10,12 +10,35 @@ _:b1 <http://e/p> "1"^^<http://www.w3.org/2001/XMLSchema#integer> . # a comment
 <http://e/a> <http://e/p> <http://e/%20b#c> .
 <http://e/a> <http://e/p> "é€😀" _:g .
 <http://e/a> <http://e/p> "0.10"^^<http://www.w3.org/2001/XMLSchema#decimal> .
+VERSION "1.2"
+_:r <http://www.w3.org/1999/02/22-rdf-syntax-ns#reifies> <<( _:b1 <http://e/p> <<( <http://e/a> <http://e/p> "x"@ar--rtl )>> )>> .
 "#;
-const DOCUMENTS: [&str; 4] = [
-    r#"@prefix e: <http://e/> . @base <http://b/> . e:a a e:C ; e:p 1, -2.5, 1e3, true, "x"@en, """long "" text"""^^e:t, [ e:q (1 [] "a") ] . <#x> e:p <../y>, e:a\,b ."#,
-    "PREFIX e: <http://e/> e:g { e:a e:p _:b . _:b e:q 'x' } GRAPH <g> { [] e:p () } e:s e:p e:o .",
-    r#"<?xml version="1.0"?><!DOCTYPE rdf:RDF [<!ENTITY e "http://e/">]><rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#" xmlns:e="http://e/" xml:base="http://b/"><rdf:Description rdf:about="&e;a" e:p="x"><e:q rdf:resource="c"/><e:l xml:lang="en">t</e:l><e:c rdf:parseType="Collection"><e:D/></e:c><e:x rdf:parseType="Literal"><b>y</b></e:x><rdf:li>1</rdf:li></rdf:Description></rdf:RDF>"#,
-    r#"{"@context": {"@vocab": "http://e/", "n": {"@id": "name", "@language": "en"}, "l": {"@container": "@list"}}, "@id": "a", "@type": "C", "n": "x", "l": [1, 2.5, true, {"@value": "y", "@type": "T"}], "k": {"@graph": [{"@id": "_:b", "p": {"@id": "c"}}]}, "@reverse": {"r": {"@id": "d"}}}"#,
+/// Documents, each with the number of its format in [`any::document`].
+const DOCUMENTS: [(u8, &str); 6] = [
+    (
+        0,
+        r#"@prefix e: <http://e/> . @base <http://b/> . e:a a e:C ; e:p 1, -2.5, 1e3, true, "x"@en, """long "" text"""^^e:t, [ e:q (1 [] "a") ] . <#x> e:p <../y>, e:a\,b ."#,
+    ),
+    (
+        0,
+        r#"VERSION "1.2" PREFIX e: <http://e/> e:a e:p <<( _:x e:p <<( e:a e:p "x"@ar--rtl )>> )>> ; e:q e:b ~ e:r {| e:p << e:a e:p 1 >> |} {| e:q 2 |} . << e:a e:p e:b ~ _:r >> e:q 1 ."#,
+    ),
+    (
+        2,
+        r#"<rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#" xmlns:e="http://e/" xmlns:its="http://www.w3.org/2005/11/its" rdf:version="1.2" its:version="2.0" its:dir="rtl" xml:lang="ar"><rdf:Description rdf:about="http://e/a" e:n="x"><e:p rdf:parseType="Triple"><rdf:Description rdf:nodeID="s"><e:p rdf:parseType="Triple"><e:C/></e:p></rdf:Description></e:p><e:q rdf:annotation="http://e/r">y</e:q><e:q rdf:annotationNodeID="r" its:dir="ltr">z</e:q></rdf:Description></rdf:RDF>"#,
+    ),
+    (
+        1,
+        "PREFIX e: <http://e/> e:g { e:a e:p _:b . _:b e:q 'x' } GRAPH <g> { [] e:p () } e:s e:p e:o .",
+    ),
+    (
+        2,
+        r#"<?xml version="1.0"?><!DOCTYPE rdf:RDF [<!ENTITY e "http://e/">]><rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#" xmlns:e="http://e/" xml:base="http://b/"><rdf:Description rdf:about="&e;a" e:p="x"><e:q rdf:resource="c"/><e:l xml:lang="en">t</e:l><e:c rdf:parseType="Collection"><e:D/></e:c><e:x rdf:parseType="Literal"><b>y</b></e:x><rdf:li>1</rdf:li></rdf:Description></rdf:RDF>"#,
+    ),
+    (
+        3,
+        r#"{"@context": {"@vocab": "http://e/", "n": {"@id": "name", "@language": "en"}, "l": {"@container": "@list"}}, "@id": "a", "@type": "C", "n": "x", "l": [1, 2.5, true, {"@value": "y", "@type": "T"}], "k": {"@graph": [{"@id": "_:b", "p": {"@id": "c"}}]}, "@reverse": {"r": {"@id": "d"}}}"#,
+    ),
 ];
 const REQUESTS: &[&str] = &[
     "PREFIX e: <http://e/> SELECT DISTINCT ?a (COUNT(?b) AS ?n) WHERE { ?a e:p ?b OPTIONAL { ?b e:q ?c FILTER(?c > 1) } } GROUP BY ?a HAVING(COUNT(?b) > 0) ORDER BY DESC(?n) LIMIT 5 OFFSET 1",
@@ -28,6 +51,10 @@ const REQUESTS: &[&str] = &[
     "DESCRIBE ?s <http://e/a> { ?s ?p true }",
     "SELECT (GROUP_CONCAT(DISTINCT ?o ; SEPARATOR=', ') AS ?all) (AVG(?o) + SUM(?o) AS ?n) { ?s ?p ?o }",
     "SELECT (CONCAT(SUBSTR('abc', 2), UCASE('\\u00e9'), REPLACE('a.b', '[a-z-[b&&c]](\\\\i)|\\\\.', '$1\\\\$', 'x')) AS ?x) (COALESCE(1/0, STRDT('1', <a:t>), <http://www.w3.org/2001/XMLSchema#integer>('7')) AS ?y) {}",
+    "PREFIX e: <http://e/> SELECT * { ?a e:p <<( ?b ?q <<( ?c e:p ?o )>> )>> . << ?b e:p ?c ~ ?r >> e:q ?x . ?s e:q ?o {| e:p ?y |} }",
+    "SELECT (TRIPLE(?s, ?p, ?o) AS ?t) (OBJECT(?t) AS ?x) (STRLANGDIR('x', 'ar', 'rtl') AS ?y) { ?s ?p ?o FILTER(ISTRIPLE(?o) || <<( ?s ?p ?o )>> != SUBJECT(?o) || HASLANGDIR(?o) || LANGDIR(?o) = 'ltr') } ORDER BY ?o",
+    "VERSION '1.2' CONSTRUCT { ?s <a:b> <<( ?s ?p _:x )>> ~ _:x {| <a:c> ?o |} } WHERE { ?s ?p ?o VALUES ?o { <<( <a:b> <a:c> 'x'@ar--rtl )>> } }",
+    "INSERT DATA { <a:b> <a:c> <<( _:x <a:c> 1 )>> ~ _:x } ; DELETE DATA { <a:b> <a:c> <<( <a:b> <a:c> 1 )>> } ; DELETE { ?s ?p <<( ?s ?p ?o )>> } INSERT { << ?s ?p ?o >> <a:c> [] } WHERE { ?s ?p ?o }",
     "INSERT DATA { <a:b> <a:c> 1, \"\"\"x\ny\"\"\" . GRAPH <a:g> { <a:b> <a:c> _:x } } ; DELETE DATA { <a:b> <a:c> 1 }",
     "PREFIX e: <http://e/> WITH e:g DELETE { ?a e:p ?b } INSERT { ?b e:p [ e:q ?a ] } USING e:g WHERE { ?a e:p ?b }",
     "DELETE WHERE { ?s <http://e/p> ?o } ; COPY DEFAULT TO <a:g> ; MOVE SILENT <a:x> TO DEFAULT ; ADD <a:g> TO <a:h> ; CLEAR NAMED ; DROP SILENT GRAPH <a:g> ; CREATE GRAPH <a:n> ; LOAD SILENT <a:f> INTO GRAPH <a:n>",
@@ -44,6 +71,14 @@ const WORDS: &[&str] = &[
     ">",
     "<<",
     ">>",
+    "<<(",
+    ")>>",
+    "{|",
+    "|}",
+    "~",
+    "--rtl",
+    "TRIPLE(?a, ?b, ?a)",
+    "VERSION",
     "'",
     "\"",
     "\"\"\"",
@@ -163,7 +198,7 @@ fn rounds(seed: u64, run: impl Fn(&mut Chance) + Send) {
 fn damaged_lines() {
     rounds(1, |chance| {
         let mut bytes = LINES.as_bytes().to_vec();
-        chance.damage(&mut bytes, DOCUMENTS[0].as_bytes());
+        chance.damage(&mut bytes, DOCUMENTS[0].1.as_bytes());
         any::lines(&bytes);
     });
 }
@@ -171,10 +206,11 @@ fn damaged_lines() {
 #[test]
 fn damaged_documents() {
     rounds(2, |chance| {
-        let kind = chance.less_than(4);
-        let mut bytes = DOCUMENTS[kind].as_bytes().to_vec();
-        chance.damage(&mut bytes, DOCUMENTS[chance.0 as usize % 4].as_bytes());
-        bytes.insert(0, kind as u8);
+        let (kind, text) = DOCUMENTS[chance.less_than(DOCUMENTS.len())];
+        let mut bytes = text.as_bytes().to_vec();
+        let (_, other) = DOCUMENTS[chance.0 as usize % DOCUMENTS.len()];
+        chance.damage(&mut bytes, other.as_bytes());
+        bytes.insert(0, kind);
         any::document(&bytes);
     });
 }

@@ -12,6 +12,7 @@ mod lines;
 mod plan;
 mod requests;
 mod service;
+mod triples;
 mod view;
 mod w3c;
 mod w3c_jsonld;

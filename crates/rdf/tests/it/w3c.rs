@@ -3,7 +3,7 @@
 
 use crate::options;
 use crate::plan::explained_as_run;
-use crate::w3c_misses::{LEFT_OUT, is_miss, is_of_1_2};
+use crate::w3c_misses::{LEFT_OUT, is_miss};
 use esker_rdf::infer::{Inference, Limits};
 use esker_rdf::parse::Loader;
 use esker_rdf::{
@@ -25,8 +25,6 @@ const QT: &str = "http://www.w3.org/2001/sw/DataAccess/tests/test-query#";
 const UT: &str = "http://www.w3.org/2009/sparql/tests/test-update#";
 const RS: &str = "http://www.w3.org/2001/sw/DataAccess/tests/result-set#";
 pub(crate) const RDF: &str = "http://www.w3.org/1999/02/22-rdf-syntax-ns#";
-/// Prefix of the outcome of a test that requires RDF 1.2.
-const NEWER: &str = "of 1.2";
 const RDFS: &str = "http://www.w3.org/2000/01/rdf-schema#";
 
 pub(crate) type Outcome = Result<(), String>;
@@ -69,7 +67,7 @@ pub(crate) fn node(t: TermRef<'_>) -> Option<NamedOrBlankNode> {
     match t {
         TermRef::NamedNode(n) => Some(n.into_owned().into()),
         TermRef::BlankNode(n) => Some(n.into_owned().into()),
-        TermRef::Literal(_) => None,
+        TermRef::Literal(_) | TermRef::Triple(_) => None,
     }
 }
 
@@ -150,36 +148,8 @@ impl Suite {
             if again || !name.contains(only) || LEFT_OUT.iter().any(|(f, _)| name.contains(f)) {
                 continue;
             }
-            let mut outcome = self.test(&g, &test);
-            if let Err(e) = &mut outcome
-                && name.contains("12/")
-                && self.is_of_1_2(&g, &test)
-            {
-                *e = format!("{NEWER}: {e}");
-            }
-            to.push((name, outcome));
+            to.push((name, self.test(&g, &test)));
         }
-    }
-
-    /// Returns whether one of a test's files uses features of 1.2 only.
-    fn is_of_1_2(&self, g: &Graph, test: &NamedOrBlankNode) -> bool {
-        let about = |s: NamedOrBlankNode| g.iter().filter(move |t| t.subject == s.as_ref());
-        about(test.clone())
-            .flat_map(|t| {
-                let inner = match t.object {
-                    TermRef::BlankNode(_) => node(t.object),
-                    _ => None,
-                };
-                let inner = inner.into_iter().flat_map(about).map(|t| t.object);
-                std::iter::once(t.object).chain(inner)
-            })
-            .filter_map(|o| match o {
-                TermRef::NamedNode(n) if n.as_str().starts_with(BASE) => {
-                    self.string(n.as_str()).ok()
-                }
-                _ => None,
-            })
-            .any(|file| is_of_1_2(&file))
     }
 
     fn test(&self, g: &Graph, test: &NamedOrBlankNode) -> Outcome {
@@ -653,10 +623,14 @@ fn the_suites_of_the_w3c() {
     ] {
         suite.manifest(&format!("{BASE}{manifest}"), &mut outcomes, &only);
     }
-    let mut folders: BTreeMap<String, (usize, usize, usize)> = BTreeMap::new();
+    let mut folders: BTreeMap<String, (usize, usize)> = BTreeMap::new();
     let mut unexpected = 0;
     for (name, outcome) in &outcomes {
-        let depth = if name.starts_with("rdf/") { 3 } else { 2 };
+        let depth = if name.starts_with("rdf/") || name.contains("12/") {
+            3
+        } else {
+            2
+        };
         let folder: Vec<&str> = name.split('/').take(depth).skip(1).collect();
         let folder = folder.join("/");
         let counts = folders.entry(folder).or_default();
@@ -670,10 +644,6 @@ fn the_suites_of_the_w3c() {
                     unexpected += 1;
                 }
             }
-            Err(e) if e.starts_with(NEWER) => {
-                counts.1 -= 1;
-                counts.2 += 1;
-            }
             Err(_) if miss => {}
             Err(e) => {
                 eprintln!("FAILED {name}: {e}");
@@ -681,8 +651,8 @@ fn the_suites_of_the_w3c() {
             }
         }
     }
-    for (folder, (passed, all, newer)) in folders {
-        eprintln!("{folder}: {passed} of {all}, {newer} do not apply");
+    for (folder, (passed, all)) in folders {
+        eprintln!("{folder}: {passed} of {all}");
     }
     assert_eq!(unexpected, 0, "of {}", outcomes.len());
 }

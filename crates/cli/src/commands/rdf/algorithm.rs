@@ -323,7 +323,7 @@ fn vertices(
             let subject: NamedOrBlankNode = match term {
                 Term::NamedNode(n) => n.into(),
                 Term::BlankNode(b) => b.into(),
-                Term::Literal(_) => continue,
+                Term::Literal(_) | Term::Triple(_) => continue,
             };
             results
                 .triples

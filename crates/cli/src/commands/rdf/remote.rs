@@ -383,19 +383,26 @@ fn table(json: &Json, context: &mut Context) -> anyhow::Result<()> {
 fn term(json: &Json) -> Option<esker_rdf::Term> {
     use esker_rdf::dictionary::Key;
     let text = |key: &str| json.get(key).and_then(Json::as_str);
+    let kind = text("type")?;
+    if kind == "triple" {
+        let part = |key: &str| term(json.get("value")?.get(key)?);
+        return esker_rdf::triple_term(part("subject")?, part("predicate")?, part("object")?);
+    }
     let value = text("value")?;
-    Some(
-        match text("type")? {
-            "uri" => Key::Iri(value),
-            "bnode" => Key::Blank(value),
-            _ => match (text("xml:lang"), text("datatype")) {
-                (Some(lang), _) => Key::Lang(value, lang),
-                (None, Some(datatype)) => Key::typed(value, datatype),
-                (None, None) => Key::Plain(value),
-            },
-        }
-        .to_term(),
-    )
+    let tag = match (text("xml:lang"), text("its:dir")) {
+        (Some(language), Some(direction)) => Some(format!("{language}--{direction}")),
+        (language, _) => language.map(str::to_owned),
+    };
+    let key = match kind {
+        "uri" => Key::Iri(value),
+        "bnode" => Key::Blank(value),
+        _ => match (&tag, text("datatype")) {
+            (Some(tag), _) => Key::Lang(value, tag),
+            (None, Some(datatype)) => Key::typed(value, datatype),
+            (None, None) => Key::Plain(value),
+        },
+    };
+    key.to_term()
 }
 
 /// The body of a load: files one after another, each after the header line that the server expects.

@@ -287,8 +287,6 @@ impl Renumber {
 fn add(to: &mut Dictionary, term: &Term) -> Result<Id> {
     match term {
         Term::NamedNode(name) => intern(to, name.as_str()),
-        other => to
-            .intern(&Key::of(other.as_ref()))
-            .map_err(crate::rdf::error),
+        other => to.intern_term(other.as_ref()).map_err(crate::rdf::error),
     }
 }

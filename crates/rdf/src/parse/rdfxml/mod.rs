@@ -1,16 +1,19 @@
-//! Streaming parser of RDF/XML (W3C Recommendation of 2014-02-25), with limits.
+//! Streaming parser of RDF/XML (W3C Recommendation of 2014-02-25, and the draft of RDF 1.2), with limits.
 //!
 //! Each open XML element has a frame that determines what may follow in it: node elements and property elements alternate. Triples are
 //! emitted as soon as they are complete, so that memory holds only the open elements, the names of `rdf:ID` and one tag or text.
 
+mod attributes;
 mod canonical;
 mod entities;
 pub(crate) mod names;
 
+use crate::dictionary::triple;
 use crate::xml::Counted;
+use attributes::{Attributes, OLD, RDF, SYNTAX, Scope, named, resolve};
 use canonical::Canonical;
 use entities::Entities;
-use names::{Namespaces, XML, is_nc_name};
+use names::{Namespaces, is_nc_name};
 use oxiri::Iri;
 use oxrdf::vocab::rdf;
 use oxrdf::{BlankNode, Literal, NamedNode, NamedOrBlankNode, Term, Triple};
@@ -20,7 +23,6 @@ use std::collections::{HashSet, VecDeque};
 use std::io::BufRead;
 use std::rc::Rc;
 
-const RDF: &str = "http://www.w3.org/1999/02/22-rdf-syntax-ns#";
 /// Limit of nested elements.
 const DEPTH_MAX: usize = 100_000;
 /// Capacity of the buffer that is kept between events, in bytes.
@@ -50,6 +52,8 @@ pub(crate) struct RdfXml<R> {
     ids: HashSet<String>,
     unnamed: u64,
     ready: VecDeque<Triple>,
+    /// Triples of the triple terms that are being read, the innermost last: at most two each.
+    terms: Vec<Vec<Triple>>,
     root_seen: bool,
     ended: bool,
 }
@@ -57,8 +61,7 @@ pub(crate) struct RdfXml<R> {
 #[derive(Debug)]
 struct Frame {
     kind: FrameKind,
-    base: Option<Rc<Iri<String>>>,
-    language: Option<Rc<str>>,
+    scope: Scope,
 }
 
 #[derive(Debug)]
@@ -86,6 +89,11 @@ enum FrameKind {
         statement: Statement,
         last: Option<BlankNode>,
     },
+    /// A property whose value is a triple term: one node element with one property.
+    Triple {
+        statement: Statement,
+        has_node: bool,
+    },
     /// A property whose value is an XML literal.
     Xml {
         statement: Statement,
@@ -102,19 +110,8 @@ struct Statement {
     predicate: NamedNode,
     /// IRI of the reified statement.
     id: Option<NamedNode>,
-}
-
-/// Attributes with a meaning in RDF/XML, and property attributes.
-#[derive(Debug, Default)]
-struct Attributes {
-    id: Option<String>,
-    node_id: Option<String>,
-    about: Option<String>,
-    resource: Option<String>,
-    datatype: Option<String>,
-    parse_type: Option<String>,
-    class: Option<String>,
-    properties: Vec<(NamedNode, String)>,
+    /// Reifier of the triple.
+    reifier: Option<NamedOrBlankNode>,
 }
 
 impl<R: BufRead> RdfXml<R> {
@@ -124,8 +121,10 @@ impl<R: BufRead> RdfXml<R> {
         reader.config_mut().expand_empty_elements = true;
         let document = Frame {
             kind: FrameKind::Document,
-            base: base.map(Rc::new),
-            language: None,
+            scope: Scope {
+                base: base.map(Rc::new),
+                ..Scope::default()
+            },
         };
         Self {
             reader,
@@ -137,6 +136,7 @@ impl<R: BufRead> RdfXml<R> {
             ids: HashSet::new(),
             unnamed: 0,
             ready: VecDeque::new(),
+            terms: Vec::new(),
             root_seen: false,
             ended: false,
         }
@@ -181,10 +181,7 @@ impl<R: BufRead> RdfXml<R> {
     fn event(&mut self, event: &Event<'_>) -> Result<(), String> {
         match event {
             Event::Start(tag) => self.start(tag),
-            Event::End(tag) => {
-                self.end(tag.name().as_ref());
-                Ok(())
-            }
+            Event::End(tag) => self.end(tag.name().as_ref()),
             Event::Text(text) => self.text(&text.xml10_content()),
             Event::CData(text) => self.text(&text.xml10_content()),
             Event::GeneralRef(reference) => {
@@ -257,19 +254,18 @@ impl<R: BufRead> RdfXml<R> {
             }
         };
         let name = tag.name();
-        let (base, language) = match self.frames.last_mut() {
+        let mut frame = Frame {
+            kind: FrameKind::Skipped,
+            scope: Scope::default(),
+        };
+        match self.frames.last_mut() {
             Some(Frame {
                 kind: FrameKind::Xml { content, .. },
                 ..
             }) => return content.start(name.as_ref(), &attributes, &self.names),
-            Some(frame) => (frame.base.clone(), frame.language.clone()),
-            None => (None, None),
-        };
-        let mut frame = Frame {
-            kind: FrameKind::Skipped,
-            base,
-            language,
-        };
+            Some(parent) => frame.scope = parent.scope.clone(),
+            None => {}
+        }
         let skip = matches!(self.top(), Some(FrameKind::Skipped));
         let opened = if skip {
             Ok(FrameKind::Skipped)
@@ -308,7 +304,7 @@ impl<R: BufRead> RdfXml<R> {
         frame: &mut Frame,
     ) -> Result<FrameKind, String> {
         let (namespace, local) = self.names.split(name, true)?;
-        let attributes = self.meanings(attributes, frame)?;
+        let attributes = Attributes::of(&self.names, attributes, &mut frame.scope)?;
         let iri = format!("{}{local}", namespace.unwrap_or_default());
         let term = iri.strip_prefix(RDF);
         let root_seen = self.root_seen;
@@ -334,6 +330,10 @@ impl<R: BufRead> RdfXml<R> {
                 text,
             }) if text.trim_matches(is_space).is_empty() => Some((statement.clone(), false)),
             Some(FrameKind::Collection { statement, .. }) => Some((statement.clone(), true)),
+            Some(FrameKind::Triple { has_node, .. }) if !*has_node => {
+                *has_node = true;
+                None
+            }
             Some(_) => return Err(format!("the element `{name}` is where none is allowed")),
         };
         let class = named(iri, &[SYNTAX, &["li"], OLD])?;
@@ -347,68 +347,6 @@ impl<R: BufRead> RdfXml<R> {
         })
     }
 
-    /// Interprets attributes.
-    fn meanings(
-        &mut self,
-        attributes: Vec<(String, String)>,
-        frame: &mut Frame,
-    ) -> Result<Attributes, String> {
-        let mut all = Attributes::default();
-        let mut properties = Vec::new();
-        for (name, value) in attributes {
-            let (namespace, local) = self.names.split(&name, false)?;
-            if namespace.as_deref() == Some(XML) {
-                match local {
-                    "lang" if value.is_empty() => frame.language = None,
-                    "lang" => {
-                        let literal = Literal::new_language_tagged_literal("", &value);
-                        let literal =
-                            literal.map_err(|e| format!("the language `{value}` is wrong: {e}"))?;
-                        frame.language = literal.language().map(Into::into);
-                    }
-                    "base" => {
-                        let base = resolve(frame.base.as_deref(), &value)?;
-                        frame.base = Some(Rc::new(base));
-                    }
-                    _ => {}
-                }
-                continue;
-            }
-            // Names with this prefix are reserved.
-            if name.starts_with("xml") {
-                continue;
-            }
-            let iri = match &namespace {
-                Some(namespace) => format!("{namespace}{local}"),
-                None if matches!(local, "ID" | "about" | "resource" | "parseType" | "type") => {
-                    format!("{RDF}{local}")
-                }
-                None => return Err(format!("the attribute `{name}` has no namespace")),
-            };
-            let slot = match iri.strip_prefix(RDF) {
-                Some("ID") => &mut all.id,
-                Some("nodeID") => &mut all.node_id,
-                Some("about") => &mut all.about,
-                Some("resource") => &mut all.resource,
-                Some("datatype") => &mut all.datatype,
-                Some("parseType") => &mut all.parse_type,
-                Some("type") => &mut all.class,
-                _ => {
-                    properties.push((iri, value));
-                    continue;
-                }
-            };
-            if slot.replace(value).is_some() {
-                return Err(format!("the attribute `{name}` is given twice"));
-            }
-        }
-        for (iri, value) in properties {
-            let property = named(iri, &[SYNTAX, &["Description", "li"], OLD])?;
-            all.properties.push((property, value));
-        }
-        Ok(all)
-    }
-
     /// Returns the node of a node element, after emitting the triples of its attributes.
     fn node(
         &mut self,
@@ -419,9 +357,11 @@ impl<R: BufRead> RdfXml<R> {
         if attributes.resource.is_some()
             || attributes.datatype.is_some()
             || attributes.parse_type.is_some()
+            || attributes.annotation.is_some()
+            || attributes.annotation_node_id.is_some()
         {
             return Err(
-                "a node has rdf:resource, rdf:datatype or rdf:parseType, which are for properties"
+                "a node has rdf:resource, rdf:datatype, rdf:parseType, rdf:annotation or rdf:annotationNodeID, which are for properties"
                     .into(),
             );
         }
@@ -429,7 +369,7 @@ impl<R: BufRead> RdfXml<R> {
             (Some(id), None, None) => self.id(&id, frame)?.into(),
             (None, Some(label), None) => labelled(&label)?.into(),
             (None, None, Some(about)) => {
-                NamedNode::from(resolve(frame.base.as_deref(), &about)?).into()
+                NamedNode::from(resolve(frame.scope.base.as_deref(), &about)?).into()
             }
             (None, None, None) => self.unnamed().into(),
             _ => return Err("a node has more than one of rdf:ID, rdf:nodeID and rdf:about".into()),
@@ -450,12 +390,11 @@ impl<R: BufRead> RdfXml<R> {
         frame: &Frame,
     ) -> Result<(), String> {
         if let Some(class) = class {
-            let class = NamedNode::from(resolve(frame.base.as_deref(), &class)?);
+            let class = NamedNode::from(resolve(frame.scope.base.as_deref(), &class)?);
             self.emit(node_type(node, class));
         }
         for (property, value) in properties {
-            let value = literal(value, None, frame.language.as_deref());
-            self.emit(Triple::new(node.clone(), property, value));
+            self.emit(Triple::new(node.clone(), property, frame.scope.text(value)));
         }
         Ok(())
     }
@@ -475,23 +414,37 @@ impl<R: BufRead> RdfXml<R> {
             datatype,
             parse_type,
             class,
+            annotation,
+            annotation_node_id,
             properties,
         } = attributes;
         if about.is_some() {
             return Err("a property has rdf:about, which is for nodes".into());
         }
         let id = id.map(|id| self.id(&id, frame)).transpose()?;
+        let reifier = match (annotation, annotation_node_id) {
+            (None, None) => None,
+            (Some(iri), None) => {
+                Some(NamedNode::from(resolve(frame.scope.base.as_deref(), &iri)?).into())
+            }
+            (None, Some(label)) => Some(labelled(&label)?.into()),
+            _ => {
+                return Err("a property has both rdf:annotation and rdf:annotationNodeID".into());
+            }
+        };
         let statement = Statement {
             subject,
             predicate,
             id,
+            reifier,
         };
         let says = node_id.is_some() || resource.is_some() || class.is_some();
         let says = says || !properties.is_empty();
         if let Some(parse_type) = parse_type {
             if says || datatype.is_some() {
                 return Err(
-                    "a property with rdf:parseType may have no attributes but rdf:ID".into(),
+                    "a property with rdf:parseType may have no attributes but rdf:ID and annotations"
+                        .into(),
                 );
             }
             return Ok(match parse_type.as_str() {
@@ -507,6 +460,19 @@ impl<R: BufRead> RdfXml<R> {
                     statement,
                     last: None,
                 },
+                // The draft ignores triple terms in documents of other versions.
+                "Triple" if !frame.scope.is_1_2 => FrameKind::Skipped,
+                "Triple" => {
+                    if self.terms.len() == triple::NESTED_MAX {
+                        self.ended = true;
+                        return Err(crate::Error::Nested(triple::NESTED_MAX).to_string());
+                    }
+                    self.terms.push(Vec::new());
+                    FrameKind::Triple {
+                        statement,
+                        has_node: false,
+                    }
+                }
                 _ => FrameKind::Xml {
                     statement,
                     content: Canonical::default(),
@@ -514,7 +480,7 @@ impl<R: BufRead> RdfXml<R> {
             });
         }
         let datatype = match datatype {
-            Some(iri) => Some(NamedNode::from(resolve(frame.base.as_deref(), &iri)?)),
+            Some(iri) => Some(NamedNode::from(resolve(frame.scope.base.as_deref(), &iri)?)),
             None => None,
         };
         if !says {
@@ -528,7 +494,9 @@ impl<R: BufRead> RdfXml<R> {
             return Err("a property with rdf:datatype has a node as its value as well".into());
         }
         let object: NamedOrBlankNode = match (resource, node_id) {
-            (Some(iri), None) => NamedNode::from(resolve(frame.base.as_deref(), &iri)?).into(),
+            (Some(iri), None) => {
+                NamedNode::from(resolve(frame.scope.base.as_deref(), &iri)?).into()
+            }
             (None, Some(label)) => labelled(&label)?.into(),
             (None, None) => self.unnamed().into(),
             _ => return Err("a property has both rdf:resource and rdf:nodeID".into()),
@@ -565,26 +533,36 @@ impl<R: BufRead> RdfXml<R> {
         self.emit(Triple::new(cell, rdf::FIRST.into_owned(), node.clone()));
     }
 
-    fn end(&mut self, name: &str) {
+    fn end(&mut self, name: &str) -> Result<(), String> {
         self.names.close(self.depth);
         self.depth = self.depth.saturating_sub(1);
         if let Some(FrameKind::Xml { content, .. }) = self.top()
             && content.depth() > 0
         {
             content.end(name);
-            return;
+            return Ok(());
         }
-        let Some(frame) = self.frames.pop() else {
-            return;
+        let Some(mut frame) = self.frames.pop() else {
+            return Ok(());
         };
-        match frame.kind {
+        match std::mem::replace(&mut frame.kind, FrameKind::Complete) {
             FrameKind::Property {
                 statement,
                 datatype,
                 text,
             } => {
-                let value = literal(text, datatype, frame.language.as_deref());
+                let value = match datatype {
+                    Some(datatype) => Literal::new_typed_literal(text, datatype),
+                    None => frame.scope.text(text),
+                };
                 self.emit_statement(&statement, value.into());
+            }
+            FrameKind::Triple { statement, .. } => {
+                let mut inner = self.terms.pop().unwrap_or_default();
+                match (inner.pop(), inner.pop()) {
+                    (Some(triple), None) => self.emit_statement(&statement, triple.into()),
+                    _ => return Err("expected one triple in rdf:parseType=\"Triple\"".into()),
+                }
             }
             FrameKind::Collection { statement, last } => match last {
                 Some(last) => self.emit(Triple::new(
@@ -605,6 +583,7 @@ impl<R: BufRead> RdfXml<R> {
             | FrameKind::Complete
             | FrameKind::Skipped => {}
         }
+        Ok(())
     }
 
     fn text(&mut self, piece: &str) -> Result<(), String> {
@@ -622,7 +601,11 @@ impl<R: BufRead> RdfXml<R> {
     }
 
     fn emit(&mut self, triple: Triple) {
-        self.ready.push_back(triple);
+        match self.terms.last_mut() {
+            Some(term) if term.len() < 2 => term.push(triple),
+            Some(_) => {}
+            None => self.ready.push_back(triple),
+        }
     }
 
     /// Emits a statement with its object, and its reification if it has an `rdf:ID`.
@@ -631,6 +614,7 @@ impl<R: BufRead> RdfXml<R> {
             subject,
             predicate,
             id,
+            reifier,
         } = statement;
         if let Some(id) = id {
             let parts: [(_, Term); 4] = [
@@ -643,7 +627,16 @@ impl<R: BufRead> RdfXml<R> {
                 self.emit(Triple::new(id.clone(), property.into_owned(), value));
             }
         }
-        self.emit(Triple::new(subject.clone(), predicate.clone(), object));
+        let triple = Triple::new(subject.clone(), predicate.clone(), object);
+        if let Some(reifier) = reifier {
+            let reified = Term::from(triple.clone());
+            self.emit(Triple::new(
+                reifier.clone(),
+                rdf::REIFIES.into_owned(),
+                reified,
+            ));
+        }
+        self.emit(triple);
     }
 
     /// Returns an unlabelled blank node. No label in a document begins with a digit.
@@ -657,7 +650,7 @@ impl<R: BufRead> RdfXml<R> {
         if !is_nc_name(id) {
             return Err(format!("rdf:ID=\"{id}\" is not a name"));
         }
-        let iri = resolve(frame.base.as_deref(), &format!("#{id}"))?;
+        let iri = resolve(frame.scope.base.as_deref(), &format!("#{id}"))?;
         if !self.ids.insert(iri.as_str().to_owned()) {
             return Err(format!("rdf:ID=\"{id}\" is given twice"));
         }
@@ -683,53 +676,11 @@ impl<R: BufRead> Iterator for RdfXml<R> {
     }
 }
 
-/// Names of the RDF namespace that are syntax, not classes or properties.
-const SYNTAX: &[&str] = &[
-    "RDF",
-    "ID",
-    "about",
-    "parseType",
-    "resource",
-    "nodeID",
-    "datatype",
-];
-/// Names removed from RDF.
-const OLD: &[&str] = &["aboutEach", "aboutEachPrefix", "bagID"];
-
-/// Checks the IRI of a class or property.
-fn named(iri: String, forbidden: &[&[&str]]) -> Result<NamedNode, String> {
-    if let Some(term) = iri.strip_prefix(RDF)
-        && forbidden.iter().any(|terms| terms.contains(&term))
-    {
-        return Err(format!("rdf:{term} is not allowed here"));
-    }
-    match Iri::parse(iri.as_str()) {
-        Ok(_) => Ok(NamedNode::new_unchecked(iri)),
-        Err(e) => Err(format!("the name <{iri}> is not an IRI: {e}")),
-    }
-}
-
-fn resolve(base: Option<&Iri<String>>, iri: &str) -> Result<Iri<String>, String> {
-    let resolved = match base {
-        Some(base) => base.resolve(iri),
-        None => Iri::parse(iri.to_owned()),
-    };
-    resolved.map_err(|e| format!("<{iri}> is not an IRI: {e}"))
-}
-
 fn labelled(label: &str) -> Result<BlankNode, String> {
     if is_nc_name(label) {
         Ok(BlankNode::new_unchecked(label))
     } else {
         Err(format!("rdf:nodeID=\"{label}\" is not a name"))
-    }
-}
-
-fn literal(text: String, datatype: Option<NamedNode>, language: Option<&str>) -> Literal {
-    match (datatype, language) {
-        (Some(datatype), _) => Literal::new_typed_literal(text, datatype),
-        (None, Some(language)) => Literal::new_language_tagged_literal_unchecked(text, language),
-        (None, None) => Literal::new_simple_literal(text),
     }
 }
 
