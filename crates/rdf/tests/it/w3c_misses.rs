@@ -92,6 +92,10 @@ const JSON_LD: &[(&str, &[&str])] = &[
         &["tc013"],
     ),
     ("the parser refuses a base that is not an IRI", &["tli12"]),
+    (
+        "strings keep their direction, as RDF 1.2 allows; JSON-LD 1.1 drops it without an option",
+        &["tdi02", "tdi04", "tdi05", "tdi06"],
+    ),
 ];
 
 /// Returns whether a test of JSON-LD is expected to fail.
