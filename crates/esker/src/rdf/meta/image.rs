@@ -16,7 +16,7 @@ use super::build::{Ids, MetaGraph, intern};
 use super::vocabulary::Vocabulary;
 use crate::engine::{Engine, FeedMark};
 use esker_model::{Error, Result, Schema, Version, VertexId};
-use esker_rdf::dictionary::{Dictionary, Key};
+use esker_rdf::dictionary::Dictionary;
 use esker_rdf::id::{Id, value};
 use esker_rdf::quads::Graph;
 use esker_rdf::{Dataset, Term};
