@@ -1,9 +1,12 @@
 //! Names of vertices: from user input to ids, and back.
 
 use esker::Database;
+use esker_import::jobs::job_number;
 use esker_model::namespace::resolve;
+use esker_model::traversal::Budget;
 use esker_model::{
-    Error, GraphRead as _, Result, Schema, Version, VertexId, VertexName, VertexRef,
+    Error, GraphRead as _, NeverCancel, Result, Schema, Traversal, Version, VertexId, VertexName,
+    VertexRef,
 };
 use std::collections::HashMap;
 
@@ -33,6 +36,50 @@ impl NamedVertex {
         Ok(Self { name, vertex })
     }
 
+    /// Parses the name of a vertex to be read: see [`Self::or_only_job`].
+    pub(crate) fn find(text: &str, database: &Database, schema: &Schema) -> Result<Self> {
+        Self::parse(text, database, schema)?.or_only_job(database, schema)
+    }
+
+    /// Returns this vertex. `job:77`, if there is no such vertex, names the only job of that number: a job of a cluster, or a Darshan log that an
+    /// earlier release imported.
+    ///
+    /// # Errors
+    /// Fails with their names if several jobs have the number.
+    pub(crate) fn or_only_job(self, database: &Database, schema: &Schema) -> Result<Self> {
+        let mut named = self;
+        let job = schema.vertex_type_id("Job").ok();
+        let Some(number) = job_number(&named.name.key)
+            .filter(|_| job.is_some_and(|job| schema.is_a(named.vertex.type_id, job)))
+        else {
+            return Ok(named);
+        };
+        let known = database.read_vertices(&[named.vertex.id], Version::MAX)?;
+        if known.iter().any(Option::is_some) {
+            return Ok(named);
+        }
+        let question = format!("v(type=Job).va(\"jobid\", EQ, \"{number}\").limit({JOBS_MAX})");
+        let question = Traversal::parse(&question)?;
+        let found = database.travel(&question, &Budget::default(), &NeverCancel)?;
+        let ids = found.sets.iter().flat_map(|set| &set.vertices);
+        let ids: Vec<VertexId> = ids.copied().collect();
+        let mut jobs = database.read_vertices(&ids, Version::MAX)?;
+        jobs.sort_by(|a, b| a.as_ref().map(|v| &v.key).cmp(&b.as_ref().map(|v| &v.key)));
+        let names: Vec<String> = jobs.iter().flatten().map(|v| v.name(schema)).collect();
+        match jobs.as_slice() {
+            [Some(job)] => {
+                named.name.key.clone_from(&job.key);
+                named.vertex.id = job.id;
+                Ok(named)
+            }
+            [] => Ok(named),
+            [..] => Err(named.missing(&format!(
+                "; jobs of that number: {}; give one of these names",
+                names.join(", ")
+            ))),
+        }
+    }
+
     /// Parses many names; the result keeps the order of `texts`.
     pub(crate) fn parse_all(
         texts: &[String],
@@ -57,6 +104,8 @@ impl NamedVertex {
     }
 }
 
+/// Maximum number of jobs of one number that are considered.
+const JOBS_MAX: usize = 20;
 /// Maximum number of cached names.
 const NAMES_MAX: usize = 1 << 16;
 

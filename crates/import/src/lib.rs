@@ -4,6 +4,7 @@
 
 pub mod darshan;
 pub mod graphar;
+pub mod jobs;
 pub mod openlineage;
 pub mod prov;
 pub mod secrets;

@@ -75,7 +75,8 @@ pub struct LineageOptions {
     pub run_by: Vec<String>,
     /// Edge types from an execution to its executable: shown; `impact` follows them like reads.
     pub executable: Vec<String>,
-    /// Edge types from an execution to the one that it is part of: shown, with all enclosing ones.
+    /// Edge types from an execution to the one that it is part of: shown, with all enclosing ones. Lineage and impact of an execution include
+    /// all its parts.
     pub part_of: Vec<String>,
 }
 

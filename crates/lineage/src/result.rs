@@ -248,7 +248,7 @@ impl Provenance {
                 let [executions, files, writes] = groups.entry(user).or_default();
                 executions.insert(node.vertex);
                 for child in &node.children {
-                    if let Some(data) = self.node(child.node) {
+                    if let Some(data) = self.node(child.node).filter(|n| !n.execution) {
                         files.insert(data.vertex);
                         writes.extend(child.edge);
                     }

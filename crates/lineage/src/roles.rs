@@ -25,6 +25,8 @@ pub(super) struct Roles {
     pub(super) used_by: Vec<EdgeTypeId>,
     /// From a user to executions: the inverses of [`FactTypes::run_by`].
     pub(super) ran: Vec<EdgeTypeId>,
+    /// From an execution to its parts: the inverses of [`FactTypes::part_of`].
+    pub(super) parts: Vec<EdgeTypeId>,
     /// Types of edges that describe an execution and are not followed.
     pub(super) facts: FactTypes,
 }
@@ -77,6 +79,7 @@ impl Roles {
             made: inverses(&made_by),
             used_by: inverses(&used),
             ran: inverses(&facts.run_by),
+            parts: inverses(&facts.part_of),
             made_by,
             used,
             facts,

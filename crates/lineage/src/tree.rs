@@ -8,7 +8,7 @@ use super::event::Span;
 use super::json::{edge_type_name, timestamp, write_json_value};
 use super::result::{Child, Provenance, Stopped, bytes_of, names_of_stopped};
 use esker_model::{Schema, Value};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fmt::Write;
 
 /// Options of the tree.
@@ -24,6 +24,8 @@ pub struct TreeStyle {
 
 /// Levels drawn as lines; deeper ones are drawn as a number and the last of them.
 const LEVELS_DRAWN: usize = 20;
+/// Maximum number of lines of a job's script.
+const SCRIPT_LINES: usize = 10;
 /// Maximum number of names in a message about a stop.
 const NAMES_SHOWN: usize = 5;
 
@@ -65,6 +67,7 @@ pub fn render_tree(found: &Provenance, schema: &Schema, style: &TreeStyle) -> St
         index: (0..).zip(&found.vertices).map(|(i, v)| (v.id, i)).collect(),
         spans: found.edges.iter().map(|e| Span::of(&e.edge)).collect(),
         shown: vec![None; found.nodes.len()],
+        described: BTreeSet::new(),
         out: String::new(),
     };
     tree.draw();
@@ -91,6 +94,8 @@ struct Tree<'a> {
     spans: Vec<Span>,
     /// By node: the part drawn so far. Data: `All`; executions: the span through which they were reached.
     shown: Vec<Option<Drawn>>,
+    /// Executions (indices into `vertices`) whose commands and scripts have been written.
+    described: BTreeSet<u32>,
     out: String,
 }
 
@@ -263,16 +268,27 @@ impl Tree<'_> {
         self.line(lead, &name, &notes);
     }
 
-    /// Notes on an execution: times, user, executable, enclosing execution.
-    fn execution_notes(&self, vertex: u32) -> Vec<String> {
-        let mut notes = Vec::new();
-        let name = self
+    /// Returns a text attribute of a vertex.
+    fn text(&self, vertex: u32, name: &str) -> Option<&str> {
+        match self
             .found
-            .vertex(vertex)
-            .and_then(|v| v.vertex.as_ref()?.attribute("name"));
-        if let Some(Value::String(name)) = name {
-            notes.push(printable(name));
+            .vertex(vertex)?
+            .vertex
+            .as_ref()?
+            .attribute(name)?
+        {
+            Value::String(text) => Some(text),
+            _ => None,
         }
+    }
+
+    /// Notes on an execution: name, times, state, account, user, executable, enclosing execution.
+    fn execution_notes(&self, vertex: u32) -> Vec<String> {
+        let mut notes: Vec<String> = self
+            .text(vertex, "name")
+            .map(printable)
+            .into_iter()
+            .collect();
         let attribute = |name| {
             let v = self.found.vertex(vertex)?.vertex.as_ref()?;
             match v.attribute(name)? {
@@ -286,6 +302,9 @@ impl Tree<'_> {
             (None, Some(end)) => notes.push(format!("to {end}")),
             (None, None) => {}
         }
+        notes.extend(self.text(vertex, "state").map(printable));
+        let account = self.text(vertex, "account");
+        notes.extend(account.map(|account| format!("account {}", printable(account))));
         let types = &self.found.fact_types;
         for (word, types) in [
             ("run by", &types.run_by),
@@ -315,10 +334,8 @@ impl Tree<'_> {
         } else {
             self.glyphs.blank
         });
-        if let Some(Value::String(command)) = vertex.attribute("command") {
-            let command = format!("$ {}", printable(command));
-            self.line(&lead, "", &command);
-        }
+        self.program_lines(node.vertex, &lead);
+        self.enclosing_lines(node.vertex, &lead);
         if !self.style.attributes {
             return;
         }
@@ -335,6 +352,52 @@ impl Tree<'_> {
                 value => write_json_value(&mut text, value),
             }
             self.line(&lead, "", &text);
+        }
+    }
+
+    /// Writes the command and the script of an execution.
+    fn program_lines(&mut self, vertex: u32, lead: &str) {
+        self.described.insert(vertex);
+        let command = self.text(vertex, "command");
+        let mut lines: Vec<String> = command
+            .map(|command| format!("$ {}", printable(command)))
+            .into_iter()
+            .collect();
+        if let Some(script) = self.text(vertex, "script") {
+            let mut rest = script.lines();
+            lines.extend(rest.by_ref().take(SCRIPT_LINES).map(printable));
+            let left = rest.count();
+            if left > 0 {
+                let left = count(left, "more line", "more lines");
+                lines.push(format!("{} {left}", self.glyphs.cut));
+            }
+        }
+        for line in lines {
+            self.line(lead, "", &line);
+        }
+    }
+
+    /// Writes the executions that an execution is part of and that have a record: the state, account and script of its job.
+    fn enclosing_lines(&mut self, vertex: u32, lead: &str) {
+        let mut stack = vec![vertex];
+        while let Some(part) = stack.pop() {
+            let edges = self
+                .found
+                .facts_of(part, &self.found.fact_types.part_of)
+                .filter_map(|edge| self.index.get(&edge.edge.key.destination));
+            let wholes: Vec<u32> = edges.copied().collect();
+            for whole in wholes {
+                let recorded = ["state", "account", "script", "command"]
+                    .iter()
+                    .any(|name| self.text(whole, name).is_some());
+                if recorded && !self.described.contains(&whole) {
+                    let notes = self.execution_notes(whole).join("  ");
+                    let name = format!("in {}", self.name(whole));
+                    self.line(lead, &name, &format!("  {notes}"));
+                    self.program_lines(whole, &format!("{lead}   "));
+                    stack.push(whole);
+                }
+            }
         }
     }
 

@@ -4,6 +4,7 @@ use crate::graph::{Types, batch};
 use crate::read::SpooledRun;
 use crate::run::Run;
 use crate::run_owner::RunOwner;
+use esker_import::jobs::{LinkTypes, delete_foreign};
 use esker_model::namespace::{FileRefResolver, Namespace};
 use esker_model::{Batch, Error, ErrorKind, GraphRead, GraphWrite, Mutation, Result};
 use std::borrow::Cow;
@@ -98,6 +99,8 @@ fn apply<T: Target>(database: &T, mut mutations: Vec<Mutation>) -> Result<()> {
     // A path refers to the file that has it now.
     let schema = database.schema()?;
     FileRefResolver::default().resolve_mutations(database, &schema, &mut mutations)?;
+    let links = LinkTypes::resolve(&schema)?;
+    delete_foreign(database, &links, links.execution, &mut mutations)?;
     let mut batch = Batch::new();
     batch.mutations = mutations;
     database.apply(batch).map(drop)

@@ -74,7 +74,8 @@ pub(crate) struct ImportGrapharArgs {
 #[derive(Debug, Args)]
 #[command(
     after_help = "Folders are searched recursively for files named *.darshan and *.darshan.gz. A log that has been imported before is skipped, so that an \
-                  interrupted import continues where it stopped. A damaged or unknown log is reported with the position of \
+                  interrupted import continues where it stopped. What a log describes belongs to the job of its number, `job:77`, which `esker import sacct` \
+                  describes. A damaged or unknown log is reported with the position of \
                   the error, the rest is imported, and the exit code is 1.\n\nExamples:\n  \
                   esker import darshan lab.esker logs/\n  \
                   esker import darshan lab.esker 2026-03-*.darshan --jobs 8 --processes"
@@ -88,6 +89,9 @@ pub(crate) struct ImportDarshanArgs {
     /// Number of threads that parse [default: number of cores]
     #[arg(long, short, value_name = "N")]
     pub(crate) jobs: Option<usize>,
+    /// Name of the cluster whose jobs the logs are part of, as for `import sacct --cluster`: `job:NAME/77`
+    #[arg(long, value_name = "NAME")]
+    pub(crate) cluster: Option<String>,
     /// Create a vertex for each rank that has records of its own, not only for the job
     #[arg(long)]
     pub(crate) processes: bool,

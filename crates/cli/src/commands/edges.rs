@@ -20,7 +20,7 @@ pub(crate) fn run(args: &EdgesArgs, context: &mut Context) -> anyhow::Result<Out
         .open(&args.target)?
         .on_behalf_of(args.principal.principal.as_ref());
     let schema = database.schema()?;
-    let named = NamedVertex::parse(&args.vertex, &database, &schema)?;
+    let named = NamedVertex::find(&args.vertex, &database, &schema)?;
     let types = select_types(args, &schema)?;
     let versions = match args.versions {
         Some(range) => Versions::Range(range),

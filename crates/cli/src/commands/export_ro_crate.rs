@@ -59,7 +59,7 @@ pub(crate) fn run(args: &ExportRoCrateArgs, context: &mut Context) -> anyhow::Re
     let database =
         open_with_runs(context, &args.target)?.on_behalf_of(args.principal.principal.as_ref());
     let schema = database.schema()?;
-    let named = NamedVertex::parse(&args.vertex, &database, &schema)?;
+    let named = NamedVertex::find(&args.vertex, &database, &schema)?;
     let options = LineageOptions {
         as_of: args.as_of.unwrap_or(Version::MAX),
         depth: args.depth,

@@ -3,10 +3,12 @@
 use crate::args::{GetArgs, RowFormat};
 use crate::graph::{NamedVertex, vertex_type_name};
 use crate::times;
+use esker_model::schema::nearest;
 use esker_model::{GraphRead as _, Schema, Value, Version, Vertex};
 use esker_terminal::context::Context;
 use esker_terminal::exit::Outcome;
 use esker_terminal::output::{Cell, Rows, Style, quote, value_text, vertex_attributes_json};
+use std::collections::BTreeSet;
 use std::io::{self, Write};
 
 pub(crate) fn run(args: &GetArgs, context: &mut Context) -> anyhow::Result<Outcome> {
@@ -14,16 +16,24 @@ pub(crate) fn run(args: &GetArgs, context: &mut Context) -> anyhow::Result<Outco
         .open(&args.target)?
         .on_behalf_of(args.principal.principal.as_ref());
     let schema = database.schema()?;
-    let named = NamedVertex::parse_all(&args.vertices, &database, &schema)?;
+    let named = NamedVertex::parse_all(&args.vertices, &database, &schema)?
+        .into_iter()
+        .map(|named| named.or_only_job(&database, &schema))
+        .collect::<esker_model::Result<Vec<_>>>()?;
     let as_of = args.as_of.unwrap_or(Version::MAX);
     let ids: Vec<_> = named.iter().map(|n| n.vertex.id).collect();
     let vertices = database.read_vertices(&ids, as_of)?;
 
     let mut outcome = Outcome::Done;
     let mut found = Vec::with_capacity(vertices.len());
+    let mut had: BTreeSet<String> = BTreeSet::new();
     for (named, vertex) in named.iter().zip(vertices) {
         match vertex {
-            Some(vertex) if !vertex.deleted => found.push(keep_only(vertex, &args.attributes)),
+            Some(vertex) if !vertex.deleted => {
+                had.extend(vertex.attributes.iter().map(|(name, _)| name.to_owned()));
+                had.extend(vertex.user.iter().map(|a| a.name.clone()));
+                found.push(keep_only(vertex, &args.attributes));
+            }
             Some(vertex) => {
                 outcome = Outcome::Partly;
                 context.complain(&format!(
@@ -39,6 +49,13 @@ pub(crate) fn run(args: &GetArgs, context: &mut Context) -> anyhow::Result<Outco
                 };
                 context.complain(&named.missing(&hint).to_string());
             }
+        }
+    }
+    for name in args.attributes.iter().filter(|name| !had.contains(*name)) {
+        if !found.is_empty() {
+            let near = nearest(name, had.iter().map(String::as_str));
+            let hint = near.map_or_else(String::new, |near| format!("; did you mean `{near}`?"));
+            context.note(&format!("no attribute `{name}`{hint}"));
         }
     }
     match args.format.format {

@@ -12,7 +12,7 @@ pub(crate) fn run(args: &HistoryArgs, context: &mut Context) -> anyhow::Result<O
         .open(&args.target)?
         .on_behalf_of(args.principal.principal.as_ref());
     let schema = database.schema()?;
-    let named = NamedVertex::parse(&args.vertex, &database, &schema)?;
+    let named = NamedVertex::find(&args.vertex, &database, &schema)?;
     let range = args.versions.unwrap_or(VersionRange::ALL);
     let edge = match (&args.edge_type, &args.destination) {
         (Some(edge_type), Some(destination)) => Some((

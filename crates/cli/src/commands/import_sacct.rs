@@ -6,8 +6,11 @@
 use crate::args::{ImportSacctArgs, RowFormat};
 use anyhow::Context as _;
 use esker::Database;
+use esker_import::jobs::{LinkTypes, settle};
 use esker_import::slurm::{self, JobTypes, Sacct, SlurmJob};
-use esker_model::{Batch, Cancel as _, Error, ErrorKind, GraphRead as _, GraphWrite as _};
+use esker_model::{
+    Batch, Cancel as _, Error, ErrorKind, GraphRead as _, GraphWrite as _, VertexId,
+};
 use esker_terminal::context::Context;
 use esker_terminal::exit::{Outcome, usage};
 use esker_terminal::output::{Cell, figures};
@@ -36,12 +39,20 @@ struct JobTotals {
 struct JobImport<'a> {
     database: &'a Database,
     types: JobTypes,
+    links: LinkTypes,
     cluster: Option<&'a str>,
     context: &'a Context,
     progress: &'a Progress,
     sums: JobTotals,
-    waiting: Vec<(String, Batch)>,
+    waiting: Vec<WaitingJob>,
     mutations: usize,
+}
+
+/// A job that was read and not applied yet.
+struct WaitingJob {
+    id: String,
+    vertex: VertexId,
+    batch: Batch,
 }
 
 pub(crate) fn run(args: &ImportSacctArgs, context: &mut Context) -> anyhow::Result<Outcome> {
@@ -51,12 +62,15 @@ pub(crate) fn run(args: &ImportSacctArgs, context: &mut Context) -> anyhow::Resu
         }
     }
     let database = context.open_or_create(&args.target)?;
-    let types = JobTypes::resolve(&*database.schema()?).map_err(Error::from)?;
+    let schema = database.schema()?;
+    let types = JobTypes::resolve(&schema).map_err(Error::from)?;
+    let links = LinkTypes::resolve(&schema).map_err(Error::from)?;
     let began = Instant::now();
     let progress = Progress::rows(context.globals.quiet, "jobs");
     let mut import = JobImport {
         database: &database,
         types,
+        links,
         cluster: args.cluster.as_deref(),
         context,
         progress: &progress,
@@ -162,7 +176,11 @@ impl JobImport<'_> {
         self.mutations += batch.len();
         self.sums.jobs += 1;
         self.sums.steps += job.steps.len() as u64;
-        self.waiting.push((job.id.clone(), batch));
+        self.waiting.push(WaitingJob {
+            id: job.id.clone(),
+            vertex: slurm::vertex(job, self.cluster),
+            batch,
+        });
         if self.mutations >= BATCH_MUTATIONS {
             self.flush()?;
         }
@@ -177,23 +195,32 @@ impl JobImport<'_> {
             return Ok(());
         }
         let mut all = Batch::new();
-        for (_, batch) in &waiting {
-            all.mutations.extend(batch.mutations.iter().cloned());
+        for job in &waiting {
+            all.mutations.extend(job.batch.mutations.iter().cloned());
         }
+        let mut vertices: Vec<VertexId> = waiting.iter().map(|job| job.vertex).collect();
         match self.apply(all) {
-            None | Some(Ok(())) => return Ok(()),
+            None => return Ok(()),
+            Some(Ok(())) => {}
             Some(Err(e)) if !is_about_input(&e) => return Err(e.into()),
-            Some(Err(_)) => {}
-        }
-        for (id, batch) in waiting {
-            if let Some(Err(e)) = self.apply(batch) {
-                if !is_about_input(&e) {
-                    return Err(e.into());
+            Some(Err(_)) => {
+                for job in waiting {
+                    if let Some(Err(e)) = self.apply(job.batch) {
+                        if !is_about_input(&e) {
+                            return Err(e.into());
+                        }
+                        self.bad(&format!("job {}: {e}", job.id));
+                    }
                 }
-                self.bad(&format!("job {id}: {e}"));
             }
         }
-        Ok(())
+        vertices.sort_unstable();
+        vertices.dedup();
+        let links = settle(self.database, &self.links, &vertices)?;
+        if links.is_empty() {
+            return Ok(());
+        }
+        self.apply(links).unwrap_or(Ok(())).map_err(Into::into)
     }
 
     /// Applies a batch; `None` after an interrupt.

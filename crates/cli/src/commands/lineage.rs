@@ -40,7 +40,7 @@ fn run(
     let database = open_with_runs(context, &Target { target })?
         .on_behalf_of(args.principal.principal.as_ref());
     let schema = database.schema()?;
-    let named = NamedVertex::parse(&vertex, &database, &schema)?;
+    let named = NamedVertex::find(&vertex, &database, &schema)?;
     let options = LineageOptions {
         as_of: args.as_of.unwrap_or(Version::MAX),
         since,

@@ -20,6 +20,7 @@ mod failover;
 mod faults;
 mod graphar;
 mod harvest;
+mod job_orders;
 mod kill;
 mod mount;
 mod moving;

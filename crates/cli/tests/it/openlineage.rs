@@ -8,10 +8,10 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 /// A portable random number generator: `SplitMix64`.
-struct Rng(u64);
+pub(crate) struct Rng(pub(crate) u64);
 
 impl Rng {
-    fn next_below(&mut self, bound: u64) -> u64 {
+    pub(crate) fn next_below(&mut self, bound: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -83,7 +83,7 @@ fn events(rng: &mut Rng) -> Vec<Json> {
 }
 
 /// Returns all vertices and edges as text.
-fn contents(database: &Database) -> BTreeMap<String, String> {
+pub(crate) fn contents(database: &Database) -> BTreeMap<String, String> {
     let schema = database.schema().unwrap();
     let (mut out, mut ids) = (BTreeMap::new(), Vec::new());
     for (type_id, declared) in schema.vertex_types() {
@@ -121,7 +121,7 @@ fn contents(database: &Database) -> BTreeMap<String, String> {
     out
 }
 
-fn opened(folder: &std::path::Path) -> (Database, Types) {
+pub(crate) fn opened(folder: &std::path::Path) -> (Database, Types) {
     let options = OpenOptions::new().create(true).memory_bytes(16 << 20);
     let database = options.open(folder.to_str().unwrap()).unwrap();
     let schema = database.define(&Types::changes()).unwrap();
@@ -129,7 +129,7 @@ fn opened(folder: &std::path::Path) -> (Database, Types) {
     (database, types)
 }
 
-fn take(database: &Database, types: &Types, events: &[Event]) -> u64 {
+pub(crate) fn take(database: &Database, types: &Types, events: &[Event]) -> u64 {
     let schema = database.schema().unwrap();
     let batch = batch(events, types, &schema, database, database).unwrap();
     if batch.is_empty() {

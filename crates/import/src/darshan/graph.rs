@@ -2,14 +2,14 @@
 //!
 //! ```text
 //!  user:1000 ──run──► job:71326-1596152058-5b2c90aa ──exe──► executable:./app_readAB_writeC
-//!                           │
+//!                           │   └──belongs──► job:71326
 //!                           ├──read───► file:/…/A     bytes_read, reads, opens, start, end, ranks, posix_bytes_read, …
 //!                           └──write──► file:/…/C     bytes_written, writes, …, mpiio_bytes_written, …
 //! ```
 //!
-//! **Keys.** A user is the numeric uid. A job is `JOBID-START-HASH`: the scheduler's number, the start in seconds since 1970, and 8 digits
-//! of the log's identity. The number alone is not unique: every step of a batch job writes a log under the same number, without a scheduler
-//! it is a process id, which is reused, and 1.x logs have none. A file is its path; in 1.x and 2.x logs, which have only the hash of the
+//! **Keys.** A user is the numeric uid. What a log describes is a part of a batch job, `JOBID-START-HASH`: the scheduler's number, the start
+//! in seconds since 1970, and 8 digits of the log's identity. Every step of a batch job writes a log under the same number; all of them
+//! belong to the scheduler's job, `job:71326` ([`job_link`]). Without a scheduler the number is a process id, and 1.x logs have none. A file is its path; in 1.x and 2.x logs, which have only the hash of the
 //! path, `darshan2:HASH`, with the end of the name in the attribute `name_suffix`. A file whose name Darshan had no memory for is
 //! `darshan3:HASH`. A file of a DAOS container is `daos:PATH`. An executable is the first word of the command line as typed: logs do not contain its folder, so `executable:./a.out`
 //! is many programs.
@@ -26,6 +26,8 @@ use esker_model::{
     Batch, EdgeTypeId, Op, Properties, Schema, SchemaError, Value, Version, VertexId, VertexRef,
     VertexTypeId, limits::VERTEX_KEY_BYTES_MAX,
 };
+
+use crate::jobs::job_key;
 
 use super::access::{FileAccess, file_accesses, rank_accesses};
 use super::clock::Clock;
@@ -132,8 +134,8 @@ pub struct GraphCounts {
     pub mutations: u64,
 }
 
-/// Returns the key of a log's job vertex: `JOBID-START-HASH`.
-pub fn job_key(log: &Log, identity: &LogIdentity) -> String {
+/// Returns the key of a log's vertex: `JOBID-START-HASH`.
+pub fn log_key(log: &Log, identity: &LogIdentity) -> String {
     format!(
         "{}-{}-{:08x}",
         log.job.job_id,
@@ -164,6 +166,44 @@ pub fn graph(
     }
     writer.flush();
     writer.counts
+}
+
+/// Makes the batch that links the vertex of a log to the scheduler's job ([`crate::jobs`]), of this cluster if one is given. A log without a
+/// number is not linked.
+pub fn job_link(
+    log: &Log,
+    identity: &LogIdentity,
+    types: &GraphTypes,
+    cluster: Option<&str>,
+) -> Batch {
+    let at = Clock::new(log, identity.logical()).start();
+    let mut batch = Batch::new();
+    let mut ensure = |vertex: &NamedVertex| {
+        batch.push_at(
+            at,
+            Op::EnsureVertex {
+                vertex: vertex.vertex,
+                key: vertex.key.clone(),
+            },
+        );
+    };
+    let run = named(types.job, "Job", log_key(log, identity));
+    ensure(&run);
+    if log.job.job_id > 0 {
+        let number = log.job.job_id.to_string();
+        let job = named(types.job, "Job", job_key(cluster, &number));
+        ensure(&job);
+        batch.push_at(
+            at,
+            Op::PutEdge {
+                source: run.vertex,
+                edge_type: types.belongs,
+                destination: job.vertex,
+                properties: Properties::new().with("evidence", "observed"),
+            },
+        );
+    }
+    batch
 }
 
 /// A vertex with its key.
@@ -214,7 +254,7 @@ impl<'a> JobWriter<'a> {
             part: 0,
             counts: GraphCounts::default(),
             clock: Clock::new(log, identity.logical()),
-            job: named(types.job, "Job", job_key(log, identity)),
+            job: named(types.job, "Job", log_key(log, identity)),
         }
     }
 

@@ -24,7 +24,7 @@ mod v3;
 pub use access::{FileAccess, Interval, ModuleSums, file_accesses, rank_accesses};
 pub use bytes::ByteOrder;
 pub use error::{Damage, LogError, Region};
-pub use graph::{GraphCounts, GraphOptions, GraphTypes, LogIdentity, graph, job_key};
+pub use graph::{GraphCounts, GraphOptions, GraphTypes, LogIdentity, graph, job_link, log_key};
 pub use helpers::{Helper, helper};
 pub use inflate::Compression;
 pub use job::{Job, JobTime, Mount};

@@ -3,6 +3,7 @@
 use super::event::{DataUse, Event, JobOrDataset, Run, RunState, uuid};
 use super::facets;
 use super::{NAME, NAMESPACE};
+use crate::jobs::job_number;
 use esker_model::{
     EdgeTypeId, Mutation, Op, Properties, Schema, SchemaChange, SchemaError, Value, Version,
     VertexId, VertexName, VertexRef, VertexTypeId,
@@ -13,6 +14,8 @@ use serde_json::{Map, Value as Json};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Types {
     pub(super) execution: VertexTypeId,
+    /// Type of a scheduler's jobs.
+    pub(super) job: VertexTypeId,
     pub(super) file: VertexTypeId,
     /// Type of jobs, of which runs are executions.
     pub plan: VertexTypeId,
@@ -46,6 +49,7 @@ impl Types {
     pub fn resolve(schema: &Schema) -> Result<Self, SchemaError> {
         Ok(Self {
             execution: schema.vertex_type_id("Execution")?,
+            job: schema.vertex_type_id("Job")?,
             file: schema.vertex_type_id("File")?,
             plan: schema.vertex_type_id("Plan")?,
             dataset: schema.vertex_type_id("Dataset")?,
@@ -300,6 +304,33 @@ impl FactCollector<'_> {
         }
     }
 
+    /// Adds edges to the Slurm job of a run, and from there to the job's array, if the run's environment variables are known.
+    fn slurm_job(&mut self, run: VertexRef, facets: &Map<String, Json>) {
+        let variables = facets
+            .get("environmentVariables")
+            .and_then(|facet| facet.get("environmentVariables")?.as_array());
+        let variable = |name: &str| {
+            let named = |one: &&Json| one.get("name").and_then(Json::as_str) == Some(name);
+            let found = variables?.iter().find(named)?;
+            job_number(found.get("value")?.as_str()?).map(str::to_owned)
+        };
+        let mut part = run;
+        for number in [variable("SLURM_JOB_ID"), variable("SLURM_ARRAY_JOB_ID")] {
+            let Some(key) = number else { return };
+            let vertex = VertexRef {
+                id: VertexId::of("Job", &key),
+                type_id: self.types.job,
+            };
+            if vertex == part {
+                return;
+            }
+            self.push(Op::EnsureVertex { vertex, key }, MergeRule::Plain);
+            let belongs = self.types.run.belongs;
+            self.edge((part, belongs, vertex), Properties::new(), MergeRule::There);
+            part = vertex;
+        }
+    }
+
     fn one_parent(&mut self, parent: &Json) -> Option<(String, VertexRef)> {
         let text = |value: &Json, key: &str| Some(value.get(key)?.as_str()?.to_owned());
         let id = uuid(&text(parent.get("run")?, "runId")?)?;
@@ -350,6 +381,7 @@ impl FactCollector<'_> {
         }
         self.set(vertex, set, remove);
         self.parents(vertex, &run.id, &run.facets);
+        self.slurm_job(vertex, &run.facets);
         vertex
     }
 }

@@ -7,6 +7,7 @@
 
 use super::event::Event;
 use super::graph::{FACETS_TIME, Fact, MergeRule, Types, facts};
+use crate::jobs::{LinkTypes, delete_foreign};
 use esker_model::namespace::{FileRefResolver, Namespace};
 use esker_model::{
     Batch, EdgeKey, GraphRead, Mutation, Op, Properties, Result, Schema, Value, Version, Vertex,
@@ -354,5 +355,8 @@ pub fn batch(
     for fact in all {
         merger.fact(fact);
     }
-    Ok(merger.batch)
+    let mut batch = merger.batch;
+    let links = LinkTypes::resolve(schema)?;
+    delete_foreign(graph, &links, types.execution, &mut batch.mutations)?;
+    Ok(batch)
 }

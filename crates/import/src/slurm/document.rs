@@ -1,7 +1,8 @@
 //! Documents of the plug-in `jobcomp/elasticsearch`: one JSON object per job. Its fields are those of Slurm 15.08 to today; missing fields
 //! stay absent, and unknown fields are kept.
 
-use super::job::{SlurmJob, job_number, kept_text, value_of};
+use super::job::{SlurmJob, kept_text, value_of};
+use crate::jobs::job_number;
 use esker_model::Value;
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;

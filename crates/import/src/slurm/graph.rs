@@ -1,7 +1,7 @@
 //! Conversion of a job to a batch of mutations.
 
 use super::job::{SlurmJob, Step};
-use esker_model::limits::VERTEX_KEY_BYTES_MAX;
+use crate::jobs::job_key;
 use esker_model::{
     Batch, EdgeTypeId, Op, Properties, Schema, SchemaError, Value, Version, VertexId, VertexRef,
     VertexTypeId,
@@ -106,15 +106,14 @@ impl SlurmWriter {
     }
 }
 
-/// Returns the key of a job with this number, after the cluster's name if given.
-fn key_of(cluster: Option<&str>, id: &str) -> String {
-    let key = cluster.map_or_else(|| id.to_owned(), |cluster| format!("{cluster}/{id}"));
-    key.chars().take(VERTEX_KEY_BYTES_MAX / 4).collect()
+/// Returns the vertex of a job.
+pub fn vertex(job: &SlurmJob, cluster: Option<&str>) -> VertexId {
+    VertexId::of("Job", &job_key(cluster, &job.id))
 }
 
 /// Makes the batch of a job; applying it again changes nothing.
 pub fn batch(job: &SlurmJob, types: &JobTypes, cluster: Option<&str>) -> Batch {
-    let key = key_of(cluster, &job.id);
+    let key = job_key(cluster, &job.id);
     let hash = blake3::hash(key.as_bytes());
     let [high, low, ..] = *hash.as_bytes();
     let mut writer = SlurmWriter {
@@ -170,7 +169,7 @@ pub fn batch(job: &SlurmJob, types: &JobTypes, cluster: Option<&str>) -> Batch {
         writer.edge(at, user, types.run, vertex);
     }
     if let Some(whole) = &job.part_of {
-        let whole = writer.vertex(at, job_type, key_of(cluster, whole));
+        let whole = writer.vertex(at, job_type, job_key(cluster, whole));
         writer.edge(at, vertex, types.belongs, whole);
     }
     for step in &job.steps {
@@ -189,7 +188,7 @@ fn add_step(
     let began = step.start.unwrap_or(known);
     let at = writer.at(began);
     let over = writer.at(step.end.unwrap_or(began).max(began));
-    let key = format!("slurm/{}", key_of(cluster, &step.id));
+    let key = format!("slurm/{}", job_key(cluster, &step.id));
     let vertex = writer.vertex(at, (types.process, "Process"), key);
     let mut first = Properties::new();
     if let Some(name) = &step.name {

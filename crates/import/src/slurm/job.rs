@@ -108,10 +108,3 @@ pub(super) fn keep(fields: &mut Properties, field: &str, value: Option<Value>) {
         fields.set(&name, value);
     }
 }
-
-/// Returns a job number: digits only, so that it cannot be mistaken for another vertex.
-pub(super) fn job_number(text: &str) -> Option<&str> {
-    let text = text.trim();
-    (!text.is_empty() && text.len() <= 20 && text.bytes().all(|b| b.is_ascii_digit()))
-        .then_some(text)
-}

@@ -14,8 +14,8 @@
 //!                process:slurm/77.0                      a step, if recorded
 //! ```
 //!
-//! **Keys.** A job is its number, `job:77`, as `$SLURM_JOB_ID` in the job: so a recording mount, and recorded runs, refer to the same
-//! vertex. If jobs of several clusters are in one database, `cluster` precedes the number: `job:frontier/77`. A user is the numeric uid;
+//! **Keys.** A job is its number, `job:77`, as `$SLURM_JOB_ID` in the job: so a recording mount, recorded runs, Darshan logs and runs of
+//! `OpenLineage` refer to the same vertex ([`crate::jobs`]). If jobs of several clusters are in one database, `cluster` precedes the number: `job:frontier/77`. A user is the numeric uid;
 //! the name if only that is recorded.
 //!
 //! **Times.** Attributes of a job are valid from its start (from its submission, if it never started), its outcome from its end: a query as
@@ -32,7 +32,7 @@ mod listing;
 mod sacct;
 
 pub use document::document;
-pub use graph::{JobTypes, batch};
+pub use graph::{JobTypes, batch, vertex};
 pub use job::{SlurmJob, Step};
 pub use listing::listing;
 pub use sacct::{Sacct, SacctError};

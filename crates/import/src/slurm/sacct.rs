@@ -2,7 +2,8 @@
 //! kept by their names.
 
 use super::document::in_zone;
-use super::job::{SlurmJob, Step, job_number, keep, kept_text};
+use super::job::{SlurmJob, Step, keep, kept_text};
+use crate::jobs::job_number;
 use esker_model::{Properties, Value};
 use jiff::tz::TimeZone;
 use std::io::{BufRead, BufReader, Read};

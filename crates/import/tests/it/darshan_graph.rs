@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use esker_import::darshan::{
     GraphCounts, GraphOptions, GraphTypes, Log, LogIdentity, Module, ModuleRecord, ParseOptions,
-    Span, graph, job_key, parse,
+    Span, graph, log_key, parse,
 };
 use esker_model::{Batch, Op, Properties, Schema, Value, Version, VertexRef};
 
@@ -348,7 +348,7 @@ fn old_logs_know_files_by_hash() {
         .find(|e| e.destination == "file:darshan2:fedcba9876543210")
         .unwrap();
     assert_eq!(write.edge_type, "write");
-    assert_eq!(write.source, format!("job:{}", job_key(&log, &identity)));
+    assert_eq!(write.source, format!("job:{}", log_key(&log, &identity)));
     assert_eq!(
         integer(&write.properties, "bytes_written"),
         Some(5_000_000_000)
@@ -551,7 +551,7 @@ fn processes_on_request() {
         }
     );
     let all = edges(&made);
-    let job = format!("job:{}", job_key(&log, &LogIdentity([1; 32])));
+    let job = format!("job:{}", log_key(&log, &LogIdentity([1; 32])));
     let rows: Vec<_> = all
         .iter()
         .filter(|edge| edge.edge_type == "belongs" || edge.edge_type == "read")

@@ -436,6 +436,46 @@ fn settings_of_the_surrounding_job_are_found() {
     );
 }
 
+/// A job reads and writes nothing itself: its programs do, and so do those of the tasks of its array.
+#[test]
+fn a_job_is_followed_through_its_parts() {
+    let mut g = Recorded::new();
+    for (part, whole) in [
+        ("job:77-1", "job:77"),
+        ("execution:a", "job:77"),
+        ("job:78", "job:77"),
+    ] {
+        g.link(part, "belongs", whole, at(9), NONE);
+    }
+    g.link("execution:b", "belongs", "job:78", at(9), NONE);
+    g.job("job:77-1", &["file:in"], &["file:mid"], 10);
+    g.job("execution:a", &["file:mid"], &["file:out"], 20);
+    g.job("execution:b", &["file:other"], &["file:last"], 20);
+    g.job("job:later", &["file:out"], &["file:plot"], 30);
+    let found = find(&g, "job:77");
+    assert!(found.complete);
+    let all = [
+        "execution:a",
+        "execution:b",
+        "file:in",
+        "file:mid",
+        "file:other",
+    ];
+    assert_eq!(names(&found)[..5], all);
+    assert_eq!(names(&found)[5..], ["job:77", "job:77-1", "job:78"]);
+    let derived = names(&came_of(&g, "job:77", &LineageOptions::default()));
+    for file in ["file:mid", "file:out", "file:last", "file:plot"] {
+        assert!(derived.contains(&file.to_owned()), "{file}: {derived:?}");
+    }
+    let files = came_of(&g, "job:77", &LineageOptions::default()).by_user();
+    assert_eq!(files[0].files.len(), 4, "parts are not counted as files");
+    let few = LineageOptions {
+        vertices: Some(3),
+        ..LineageOptions::default()
+    };
+    assert!(!came_of(&g, "job:77", &few).complete);
+}
+
 #[test]
 fn impact_follows_executables_and_users() {
     let mut g = Recorded::new();

@@ -66,6 +66,76 @@ fn example() -> Recorded {
     g
 }
 
+/// The record of a scheduler's job is shown once, with the first of its parts.
+#[test]
+fn a_tree_shows_the_record_of_the_job() {
+    let mut g = Recorded::new();
+    let script: Vec<String> = (1..=12).map(|n| format!("srun ./step{n}")).collect();
+    g.put(
+        "job:77",
+        at(5),
+        lasting(5, 40)
+            .with("state", "COMPLETED")
+            .with("account", "climate")
+            .with("script", script.join("\n")),
+    );
+    for (part, from, to) in [
+        ("job:77-1", "file:A", "file:B"),
+        ("job:77-2", "file:B", "file:C"),
+    ] {
+        g.link(part, "belongs", "job:77", at(9), NONE);
+        g.job(part, &[from], &[to], if to == "file:B" { 10 } else { 20 });
+    }
+    let tree = |target: &str| {
+        let found = lineage(&g, g.id(target), &LineageOptions::default(), &NeverCancel).unwrap();
+        render_tree(&found, &Schema::default(), &TreeStyle::default())
+    };
+    expect![[r#"
+        file:C  version 1970-01-01T00:00:21.000Z
+        └─ written by job:77-2  part of job:77
+           │  in job:77  1970-01-01T00:00:05Z to 1970-01-01T00:00:40Z  COMPLETED  account climate
+           │     srun ./step1
+           │     srun ./step2
+           │     srun ./step3
+           │     srun ./step4
+           │     srun ./step5
+           │     srun ./step6
+           │     srun ./step7
+           │     srun ./step8
+           │     srun ./step9
+           │     srun ./step10
+           │     … 2 more lines
+           └─ read file:B  version 1970-01-01T00:00:11.000Z
+              └─ written by job:77-1  part of job:77
+                 └─ read file:A
+
+        2 executions, 3 data objects; complete
+    "#]]
+    .assert_eq(&tree("file:C"));
+    expect![[r#"
+        job:77  1970-01-01T00:00:05Z to 1970-01-01T00:00:40Z  COMPLETED  account climate
+        │  srun ./step1
+        │  srun ./step2
+        │  srun ./step3
+        │  srun ./step4
+        │  srun ./step5
+        │  srun ./step6
+        │  srun ./step7
+        │  srun ./step8
+        │  srun ./step9
+        │  srun ./step10
+        │  … 2 more lines
+        ├─ contains job:77-2  part of job:77
+        │  └─ read file:B  version 1970-01-01T00:00:11.000Z
+        │     └─ written by job:77-1  part of job:77
+        │        └─ read file:A
+        └─ contains job:77-1  part of job:77  ↑ above
+
+        3 executions, 2 data objects; complete
+    "#]]
+    .assert_eq(&tree("job:77"));
+}
+
 #[test]
 fn a_tree() {
     let g = example();

@@ -45,10 +45,47 @@ impl Walk<'_> {
                 let node = self.push_node(vertex, None, true, 0);
                 self.root(node, None, false);
                 self.admit(target, node, Admitted::All);
-                Ok(vec![target])
+                self.begin_with_parts(target, node)
             }
             Start::User => self.begin_at_user(vertex, target),
         }
+    }
+
+    /// Begins at an execution and all its parts, which read and wrote for it: a job's programs, the tasks of an array.
+    fn begin_with_parts(&mut self, target: VertexId, node: u32) -> Result<Vec<VertexId>> {
+        let parts = self.roles.parts.clone();
+        let mut all = vec![target];
+        let mut frontier = vec![(target, node)];
+        while !frontier.is_empty() && !parts.is_empty() {
+            let ids: Vec<VertexId> = frontier.iter().map(|(id, _)| *id).collect();
+            let as_of = Versions::AsOf(self.options.as_of);
+            let scanned = self.scan(&ids, &parts, as_of, false)?;
+            if scanned.complete < ids.len() {
+                self.mark(node);
+            }
+            let mut below = Vec::new();
+            for ((_, whole), edges) in frontier.into_iter().zip(scanned.events) {
+                for edge in edges {
+                    let id = edge.key.destination;
+                    let Some(vertex) = self.vertex(id) else {
+                        self.mark(whole);
+                        break;
+                    };
+                    let edge = self.load(edge);
+                    let edge = self.edge(edge);
+                    let new = !self.executions.contains_key(&id);
+                    let part = self.execution_node(id, vertex, 0);
+                    self.link(whole, part, edge, false);
+                    if new {
+                        self.admit(id, part, Admitted::All);
+                        all.push(id);
+                        below.push((id, part));
+                    }
+                }
+            }
+            frontier = below;
+        }
+        Ok(all)
     }
 
     fn begin_at_user(&mut self, vertex: u32, target: VertexId) -> Result<Vec<VertexId>> {

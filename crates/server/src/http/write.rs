@@ -6,8 +6,10 @@ use crate::call::{Call, CallOptions, CallState, Sink};
 use crate::service::Service;
 use axum::body::Body;
 use esker_cluster::peer::ApplyOptions;
+use esker_import::jobs::{LinkTypes, settle};
 use esker_import::slurm::{self, JobTypes};
-use esker_model::{Batch, Error, Version};
+use esker_model::object::Identity;
+use esker_model::{Batch, Error, Version, VertexId};
 use esker_rpc::proto;
 use esker_rpc::proto::reply::Reply;
 use http::Response;
@@ -34,6 +36,16 @@ pub(super) enum WriteKind {
     SlurmJob,
 }
 
+/// Subject of a write that needs more than one commit or an answer of its own.
+enum Written {
+    /// An object was created.
+    Object(Identity),
+    /// A record of this job was written.
+    SlurmJob(VertexId),
+    /// Anything else.
+    Other,
+}
+
 pub(super) async fn write(
     service: &Arc<Service>,
     what: WriteKind,
@@ -50,24 +62,31 @@ pub(super) async fn write(
             let schema = service.schema()?;
             let (mut batch, paths) = ops::batch(&body, &schema)?;
             service.resolve_paths(&mut batch, &schema, &paths, Version::ZERO)?;
-            Ok((batch, None))
+            Ok((batch, Written::Other))
         }
         WriteKind::Create => {
             let (batch, identity) = objects::create(&body, &*service.schema()?)?;
-            Ok((batch, Some(identity)))
+            Ok((batch, Written::Object(identity)))
         }
-        WriteKind::Update => Ok((objects::update(service, &query, &body)?, None)),
-        WriteKind::Delete => Ok((objects::delete(service, &query)?, None)),
-        WriteKind::SlurmJob => Ok((slurm_job(service, &query, &body)?, None)),
+        WriteKind::Update => Ok((objects::update(service, &query, &body)?, Written::Other)),
+        WriteKind::Delete => Ok((objects::delete(service, &query)?, Written::Other)),
+        WriteKind::SlurmJob => {
+            let (batch, job) = slurm_job(service, &query, &body)?;
+            Ok((batch, Written::SlurmJob(job)))
+        }
     };
     let batch: Result<_, ApiError> = service.work(0, read).await.map_err(|e| failed(&e))?;
-    let (mut batch, created) = batch.map_err(|e| e.response())?;
+    let (mut batch, written) = batch.map_err(|e| e.response())?;
     batch.idempotency_key = idempotency_key;
     let commit = commit(service, batch, sync, bytes).await?;
-    if let Some(identity) = created {
-        let find = move |service: &Service, _: &CallState| objects::created(service, identity);
-        let found = service.work(READ_OBJECTS, find).await;
-        return found.map_err(|e| failed(&e))?.map_err(|e| e.response());
+    match written {
+        Written::Object(identity) => {
+            let find = move |service: &Service, _: &CallState| objects::created(service, identity);
+            let found = service.work(READ_OBJECTS, find).await;
+            return found.map_err(|e| failed(&e))?.map_err(|e| e.response());
+        }
+        Written::SlurmJob(job) => settle_links(service, job, sync).await?,
+        Written::Other => {}
     }
     Ok(json!({
         "applied": commit.applied,
@@ -81,14 +100,34 @@ pub(super) async fn write(
 
 /// Reads a job's document. Slurm repeats a document that was refused, so it is only refused, with a log message, if it cannot be read at
 /// all.
-fn slurm_job(service: &Service, query: &Query, body: &str) -> Result<Batch, ApiError> {
+fn slurm_job(service: &Service, query: &Query, body: &str) -> Result<(Batch, VertexId), ApiError> {
     let types = JobTypes::resolve(&*service.schema()?).map_err(Error::from)?;
     let job = slurm::document(body.as_bytes()).map_err(|e| {
         let text = format!("a document of Slurm's jobcomp/elasticsearch: {e}");
         tracing::warn!(error = text, "a job was not taken");
         ApiError::bad(text)
     })?;
-    Ok(slurm::batch(&job, &types, query.get("cluster")))
+    let cluster = query.get("cluster");
+    let vertex = slurm::vertex(&job, cluster);
+    Ok((slurm::batch(&job, &types, cluster), vertex))
+}
+
+/// Commits the changes of links that follow from a job's record.
+async fn settle_links(
+    service: &Arc<Service>,
+    job: VertexId,
+    sync: bool,
+) -> Result<(), Response<Body>> {
+    let read = move |service: &Service, _: &CallState| -> Result<Batch, Error> {
+        let types = LinkTypes::resolve(&*service.schema()?)?;
+        settle(&*service.graph_now(), &types, &[job])
+    };
+    let links = service.work(0, read).await.map_err(|e| failed(&e))?;
+    let links = links.map_err(|e| ApiError::from(e).response())?;
+    if !links.is_empty() {
+        commit(service, links, sync, 0).await?;
+    }
+    Ok(())
 }
 
 pub(super) async fn commit(

@@ -4,6 +4,7 @@ use esker::Database;
 use esker_import::darshan::{
     self, Damage, GraphCounts, GraphOptions, GraphTypes, LogError, LogIdentity, ParseOptions,
 };
+use esker_import::jobs::{LinkTypes, delete_foreign};
 use esker_model::namespace::FileRefResolver;
 use esker_model::{Batch, Cancel as _, Error, ErrorKind, GraphRead as _, GraphWrite as _, Schema};
 use esker_terminal::interrupt::Interrupt;
@@ -18,6 +19,8 @@ pub(super) struct LogWork<'a> {
     pub(super) schema: Arc<Schema>,
     pub(super) types: GraphTypes,
     pub(super) options: GraphOptions,
+    pub(super) links: LinkTypes,
+    pub(super) cluster: Option<&'a str>,
     pub(super) again: bool,
 }
 
@@ -62,7 +65,7 @@ pub(super) fn import_log(path: &Path, work: &LogWork<'_>, interrupt: &Interrupt)
         Err(error) => return LogOutcome::Unreadable(error),
     };
     let identity = LogIdentity::of(&bytes);
-    let marker = log_key(&identity, &work.options);
+    let marker = link_key(&identity, work);
     if !work.again {
         match work.database.applied(&marker) {
             Ok(true) => return LogOutcome::AlreadyImported,
@@ -98,15 +101,25 @@ pub(super) fn import_log(path: &Path, work: &LogWork<'_>, interrupt: &Interrupt)
     let counts = darshan::graph(&log, &identity, &work.types, &options, &mut |batch| {
         applier.push(batch);
     });
-    if let Some(stop) = applier.finish(marker) {
+    let mut link = darshan::job_link(&log, &identity, &work.types, work.cluster);
+    link.idempotency_key = Some(marker);
+    if let Some(stop) = applier.finish(log_key(&identity, &work.options), link) {
         return stop;
     }
     imported.counts = counts;
     LogOutcome::Imported(imported)
 }
 
-/// Returns the idempotency key of the last batch of a log, whose presence shows that the complete log was imported. It includes the
-/// options that change what is imported.
+/// Returns the idempotency key of the batch that links a log to its job. That batch is the last, so the key shows that the complete log
+/// was imported. It includes the options that change what is imported.
+fn link_key(identity: &LogIdentity, work: &LogWork<'_>) -> Vec<u8> {
+    let mut marker = log_key(identity, &work.options);
+    marker.extend(b"job");
+    marker.extend(work.cluster.unwrap_or_default().as_bytes());
+    marker
+}
+
+/// Returns the idempotency key of the last batch of a log's own vertices and edges.
 fn log_key(identity: &LogIdentity, options: &GraphOptions) -> Vec<u8> {
     let mut marker = b"darshan-log".to_vec();
     marker.push(u8::from(options.keep_helpers) | u8::from(options.processes) << 1);
@@ -132,10 +145,18 @@ impl Applier<'_> {
         }
     }
 
-    fn finish(mut self, marker: Vec<u8>) -> Option<LogOutcome> {
+    /// Applies the last batch with the log's key, and then the link to the job.
+    fn finish(mut self, marker: Vec<u8>, mut link: Batch) -> Option<LogOutcome> {
         if let Some(mut last) = self.waiting.take() {
             last.idempotency_key = Some(marker);
             self.apply(last);
+        }
+        let LogWork {
+            database, links, ..
+        } = self.work;
+        match delete_foreign(*database, links, links.job, &mut link.mutations) {
+            Ok(()) => self.apply(link),
+            Err(error) => self.fail(error),
         }
         self.stop
     }
@@ -161,15 +182,18 @@ impl Applier<'_> {
                 self.imported.vertices_created += commit.vertices_created;
                 self.imported.edges_created += commit.edges_created;
             }
-            Err(error) => {
-                self.stop = Some(match error.kind() {
-                    ErrorKind::Invalid | ErrorKind::Missing => LogOutcome::Rejected(error),
-                    ErrorKind::Interrupted => LogOutcome::Stopped,
-                    ErrorKind::Unavailable | ErrorKind::Storage | ErrorKind::Corrupt => {
-                        LogOutcome::Fatal(error)
-                    }
-                });
-            }
+            Err(error) => self.fail(error),
         }
+    }
+
+    /// Stops the import of the log, unless it was stopped before.
+    fn fail(&mut self, error: Error) {
+        self.stop.get_or_insert_with(|| match error.kind() {
+            ErrorKind::Invalid | ErrorKind::Missing => LogOutcome::Rejected(error),
+            ErrorKind::Interrupted => LogOutcome::Stopped,
+            ErrorKind::Unavailable | ErrorKind::Storage | ErrorKind::Corrupt => {
+                LogOutcome::Fatal(error)
+            }
+        });
     }
 }

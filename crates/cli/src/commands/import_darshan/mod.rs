@@ -9,8 +9,9 @@
 //! logs as cheap as a few large ones and keeps each log a batch of its own. With `--durability sync` a worker mostly waits for the disk,
 //! so there are more workers than cores.
 //!
-//! **Resuming.** The last batch of a log has the log's own idempotency key, the earlier ones have one each: a log whose key exists is
-//! skipped before it is parsed, and an interrupted log continues at its next batch.
+//! **Resuming.** The last batch of a log links it to its job and has the log's own idempotency key, the earlier ones have one each: a log
+//! whose key exists is skipped before it is parsed, and an interrupted log continues at its next batch. A log of an earlier release, which
+//! wrote no links, gets its link.
 
 mod log;
 mod report;
@@ -18,6 +19,7 @@ mod walk;
 
 use crate::args::{DurabilityArg, ImportDarshanArgs};
 use esker_import::darshan::{GraphOptions, GraphTypes};
+use esker_import::jobs::LinkTypes;
 use esker_model::{Cancel as _, Error, GraphRead as _};
 use esker_terminal::context::Context;
 use esker_terminal::exit::{Outcome, usage};
@@ -54,14 +56,16 @@ pub(crate) fn run(args: &ImportDarshanArgs, context: &mut Context) -> anyhow::Re
     let types = GraphTypes::resolve(&schema).map_err(Error::from)?;
     let work = LogWork {
         database: &database,
-        schema,
         types,
         options: GraphOptions {
             keep_helpers: args.keep_helpers,
             processes: args.processes,
             ..GraphOptions::default()
         },
+        links: LinkTypes::resolve(&schema).map_err(Error::from)?,
+        cluster: args.cluster.as_deref(),
         again: args.again,
+        schema,
     };
     let workers = worker_count(args.jobs, context.globals.durability);
     let began = Instant::now();

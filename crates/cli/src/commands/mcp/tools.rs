@@ -344,7 +344,7 @@ fn walk(
     let database = &tool_context.database;
     let schema = database.schema().map_err(error_text)?;
     let named =
-        NamedVertex::parse(arguments.text("vertex")?, database, &schema).map_err(error_text)?;
+        NamedVertex::find(arguments.text("vertex")?, database, &schema).map_err(error_text)?;
     let depth = arguments.number("depth")?;
     let options = LineageOptions {
         as_of: as_of(arguments)?,
