@@ -8,6 +8,7 @@ mod display;
 mod error;
 mod lexer;
 mod parse;
+mod possible;
 
 pub use display::value_text;
 pub use error::{TraversalErrorKind, TraversalParseError};

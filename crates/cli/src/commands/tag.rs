@@ -97,6 +97,7 @@ fn apply(
     database: &Database,
     context: &mut Context,
 ) -> anyhow::Result<Outcome> {
+    filter.check_kinds_of_objects(&*database.schema()?)?;
     check_existence(selection, options.principal.principal.as_ref(), database)?;
     let tagging = TagWhere {
         filter,

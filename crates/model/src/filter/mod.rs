@@ -20,6 +20,7 @@ mod display;
 mod error;
 mod eval;
 mod fields;
+mod kinds;
 mod lexer;
 mod operand;
 mod operator;

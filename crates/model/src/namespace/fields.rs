@@ -6,7 +6,7 @@ use crate::caret::excerpt;
 use crate::error::{Error, Result};
 use crate::filter::{Comparison, Expr, Fields, Test};
 use crate::schema::nearest;
-use crate::value::Value;
+use crate::value::{Value, ValueKind};
 use std::borrow::Cow;
 
 /// Field names that filters of files may use.
@@ -33,12 +33,26 @@ pub const FIELD_NAMES: [&str; 20] = [
     "target",
 ];
 
-/// Checks that a filter of files compares their `type` with kinds that exist: any other value matches no file, or every file.
+/// Returns the kind of values that a field has; `None` for other names, which are tags.
+fn kind_of(field: &str) -> Option<ValueKind> {
+    Some(match field {
+        "path" | "name" | "target" => ValueKind::String,
+        "mode" | "links" | "uid" | "owner" | "gid" | "size" | "blocks" | "allocated" | "depth" => {
+            ValueKind::I64
+        }
+        "atime" | "mtime" | "modified" | "ctime" | "btime" | "created" => ValueKind::Timestamp,
+        _ => return None,
+    })
+}
+
+/// Checks that a filter of files compares fields with values that they can have, and their `type` with kinds that exist: any other value
+/// matches no file, or every file.
 ///
 /// # Errors
 ///
 /// [`Error::Invalid`] with the value, the most similar kind and all kinds.
 pub fn check_kinds(filter: &Expr) -> Result<()> {
+    filter.check_kinds(&kind_of)?;
     let mut wrong = None;
     filter.each_term(&mut |term| {
         if matches!(&*term.name, "type" | "kind") && wrong.is_none() {
@@ -133,6 +147,7 @@ mod tests {
             "type IN ('file', 'fifo') AND kind != 'directory'",
             "size > 3 OR NOT type LIKE 'F%'",
             "colour = 'File'",
+            "mtime > '2026-03-01' AND name != 'a' AND size IN (1, 2.5)",
         ] {
             check(text).unwrap();
         }
@@ -150,6 +165,13 @@ mod tests {
                 "no file has `type` = 'symlnk', did you mean 'symlink'?",
             ),
             ("type = 3", "no file has `type` = 3 (expected one of"),
+            ("size > 'big'", "`size` holds numbers; 'big' matches none"),
+            (
+                "NOT mtime < 'yesterday'",
+                "`mtime` holds times; 'yesterday' matches none",
+            ),
+            ("name IN ('a', 3)", "`name` holds text; 3 matches none"),
+            ("uid LIKE '10%'", "`uid` holds numbers; LIKE matches none"),
         ] {
             let error = check(text).unwrap_err().to_string();
             assert!(error.starts_with(message), "{text}: {error}");

@@ -9,8 +9,8 @@ use crate::commands::note_if_stopped;
 use crate::commands::object::parse_id;
 use crate::share;
 use esker_import::table::Format;
-use esker_model::Flow;
 use esker_model::object::{Find, FindReport, OBJECT_TYPE, ObjectRead as _, PlanStep};
+use esker_model::{Flow, GraphRead as _};
 use esker_terminal::context::Context;
 use esker_terminal::exit::{Outcome, usage};
 use esker_terminal::interrupt::Interrupt;
@@ -51,6 +51,9 @@ pub(crate) fn run(args: &FindArgs, context: &mut Context) -> anyhow::Result<Outc
         return vertices::run(args, &find, format, output, context);
     }
     let database = context.open(&args.target)?;
+    if !args.lenient {
+        find.filter.check_kinds_of_objects(&*database.schema()?)?;
+    }
     let interrupt = context.interrupt.clone();
     let began = Instant::now();
     if args.count || args.explain {

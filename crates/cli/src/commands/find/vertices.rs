@@ -38,6 +38,9 @@ pub(super) fn run(
     let type_id = schema
         .vertex_type_id(&args.vertex_type)
         .map_err(Error::from)?;
+    if !args.lenient {
+        find.filter.check_kinds_of(&schema, type_id)?;
+    }
     let mut report = FindReport::default();
     if args.explain || args.profile {
         report.plan = vec![scan(&database, &schema, type_id, &args.filter)?];

@@ -145,6 +145,7 @@ pub(super) fn delete(args: &ObjectDeleteArgs, context: &mut Context) -> anyhow::
     let mut outcome = Outcome::Done;
     let ids = match (filter, &args.filter) {
         (Some(filter), Some(text)) => {
+            filter.check_kinds_of_objects(&schema)?;
             let mut find = Find::all(filter);
             find.select = Some(Vec::new());
             let mut ids = Vec::new();

@@ -35,6 +35,7 @@ pub(crate) fn run(args: &TravelArgs, context: &mut Context) -> anyhow::Result<Ou
         .open(&args.target)?
         .on_behalf_of(args.principal.principal.as_ref());
     let schema = database.schema()?;
+    traversal.check_possible(&schema)?;
     if args.explain {
         let plan = esker::explain(&schema, &traversal)?;
         writeln!(context.out, "{}", plan.trim_end())?;
