@@ -4,7 +4,8 @@ use super::ApiError;
 use super::json::{
     edge_out, name_of, properties_out, server_steps_out, steps_out, value_out, vertex_out,
 };
-use super::query::Query;
+use super::json_body::advice;
+use super::query::{Query, unknown_value};
 use crate::call::CallState;
 use crate::cluster::Graph;
 use crate::service::Service;
@@ -395,10 +396,8 @@ pub(super) fn travel(request: &ApiRequest<'_>) -> Answer {
         ));
     };
     if let Some(key) = body.keys().find(|k| !KEYS.contains(&k.as_str())) {
-        return Err(ApiError::bad(format!(
-            "unknown key `{key}`; expected {}",
-            KEYS.join(", ")
-        )));
+        let advice = advice(key, KEYS.into_iter());
+        return Err(ApiError::bad(format!("unknown key `{key}`; {advice}")));
     }
     let number = |key: &str| match body.get(key) {
         None | Some(Json::Null) => Ok(None),
@@ -423,6 +422,7 @@ pub(super) fn travel(request: &ApiRequest<'_>) -> Answer {
     };
     let profile = body.get("profile") == Some(&Json::Bool(true));
     let graph = request.graph();
+    traversal.check_possible(&*graph.schema()?)?;
     let begun = Instant::now();
     let result = graph.travel(&traversal, &budget, request.call_state)?;
     let latest = &request.service.console.traversals;
@@ -445,7 +445,8 @@ fn strategy(value: Option<&Json>) -> Result<Strategy, ApiError> {
     };
     found.ok_or_else(|| {
         let names = Strategy::ALL.map(Strategy::name);
-        ApiError::bad(format!("`strategy`: expected one of {}", names.join(", ")))
+        let given = value.map(Json::to_string).unwrap_or_default();
+        ApiError::bad(unknown_value("strategy", given.trim_matches('"'), &names))
     })
 }
 

@@ -4,7 +4,7 @@ use super::ApiError;
 use super::api::{Answer, ApiRequest};
 use super::find::filter;
 use super::json::{value_out, version_out};
-use super::query::Query;
+use super::query::{Query, unknown_value};
 use crate::cluster::Names;
 use crate::limits::JSON_ANSWER_BYTES;
 use esker_model::filter::{Fields as _, Prepared};
@@ -240,9 +240,8 @@ pub(super) fn top(request: &ApiRequest<'_>) -> Answer {
         "type" => Some(SpaceBy::Ending),
         "age" => Some(SpaceBy::Day),
         other => {
-            return Err(ApiError::bad(format!(
-                "parameter `by`: expected dir, user, group, kind, type or age; got `{other}`"
-            )));
+            let known = ["dir", "user", "group", "kind", "type", "age"];
+            return Err(ApiError::bad(unknown_value("by", other, &known)));
         }
     };
     let mut all: Vec<(String, Usage)> = match by {

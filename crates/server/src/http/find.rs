@@ -3,7 +3,7 @@
 use super::api::Answer;
 use super::json::{found_out, report_out};
 use super::json_body::{Fields, parse};
-use super::query::Query;
+use super::query::{Query, unknown_value};
 use super::{ApiError, failed, principal_of};
 use crate::access::BoundUser;
 use crate::call::{Call, CallOptions, CallState, Sink};
@@ -59,8 +59,10 @@ fn format(text: Option<&str>) -> Result<Format, ApiError> {
     match text {
         None | Some("json") => Ok(Format::Json),
         Some("ndjson") => Ok(Format::Lines),
-        Some(other) => Err(ApiError::bad(format!(
-            "`format`: expected json or ndjson; got `{other}`"
+        Some(other) => Err(ApiError::bad(unknown_value(
+            "format",
+            other,
+            &["json", "ndjson"],
         ))),
     }
 }
@@ -129,12 +131,14 @@ pub(super) async fn find(
     (in_body, bound): (bool, BoundUser),
 ) -> Result<Response<Body>, Response<Body>> {
     let bytes = body.len();
-    let read = move |_: &Service, _: &CallState| {
-        if in_body {
+    let read = move |service: &Service, _: &CallState| {
+        let (find, format) = if in_body {
             find_of_body(&body, &bound)
         } else {
             find_of_query(&query, &bound)
-        }
+        }?;
+        find.filter.check_kinds_of_objects(&*service.schema()?)?;
+        Ok::<_, ApiError>((find, format))
     };
     let asked = service.work(0, read).await.map_err(|e| failed(&e))?;
     let (find, format) = asked.map_err(|e| e.response())?;

@@ -9,11 +9,12 @@ use esker_model::{Properties, Schema, VertexName, VertexRef, VertexTypeId};
 use serde_json::{Map, Value as Json};
 use std::cell::RefCell;
 
-/// Suggests the nearest known name, or lists all of them.
+/// Suggests the nearest known name, if one is similar, and lists all of them.
 pub(super) fn advice<'a>(name: &str, known: impl Iterator<Item = &'a str> + Clone) -> String {
-    nearest(name, known.clone()).map_or_else(
-        || format!("expected {}", known.collect::<Vec<_>>().join(", ")),
-        |near| format!("did you mean `{near}`?"),
+    let all = known.clone().collect::<Vec<_>>().join(", ");
+    nearest(name, known).map_or_else(
+        || format!("expected {all}"),
+        |near| format!("did you mean `{near}`? (expected one of: {all})"),
     )
 }
 

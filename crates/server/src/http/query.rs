@@ -1,8 +1,8 @@
 //! Parameters in the query string of a URL.
 
 use super::ApiError;
+use super::json_body::advice;
 use esker_model::object::Principal;
-use esker_model::schema::nearest;
 use esker_model::{Schema, Version, VertexName, VertexTypeId};
 
 /// Decoded names and values; each name is known and occurs once.
@@ -31,6 +31,12 @@ fn decode_path(text: &str) -> Option<String> {
     decode(&text.replace('+', "%2B"))
 }
 
+/// Returns the text of an error: a parameter's value is not one of the known ones.
+pub(super) fn unknown_value(name: &str, given: &str, known: &[&str]) -> String {
+    let advice = advice(given, known.iter().copied());
+    format!("parameter `{name}`: unknown value `{given}`; {advice}")
+}
+
 impl Query {
     /// Parses the parameters of a request that accepts these names.
     pub(super) fn parse(query: Option<&str>, known: &[&str]) -> Result<Self, ApiError> {
@@ -47,11 +53,7 @@ impl Query {
                 )));
             };
             if !known.contains(&name.as_str()) {
-                let near = nearest(&name, known.iter().copied());
-                let advice = near.map_or_else(
-                    || format!("expected {}", known.join(", ")),
-                    |near| format!("did you mean `{near}`?"),
-                );
+                let advice = advice(&name, known.iter().copied());
                 return Err(ApiError::bad(format!(
                     "unknown parameter `{name}`; {advice}"
                 )));
@@ -188,7 +190,10 @@ mod tests {
         assert_eq!(query.get("id"), Some("file:/a b c/d"));
         assert_eq!(query.limit().unwrap(), 7);
         for (text, expected) in [
-            ("ids=1", "unknown parameter `ids`; did you mean `id`?"),
+            (
+                "ids=1",
+                "unknown parameter `ids`; did you mean `id`? (expected one of: id)",
+            ),
             ("id=1&id=2", "parameter `id` is given twice"),
             ("id=%zz", "is not encoded"),
             ("id=%ff", "is not encoded"),

@@ -2,6 +2,7 @@
 
 use super::ApiError;
 use super::api::{Answer, ApiRequest, missing};
+use super::query::unknown_value;
 use esker::lineage::LineageOptions;
 use esker_console::lineage::{OPEN_MAX, OpenSides, PictureRequest, picture};
 use esker_console::ro_crate;
@@ -43,8 +44,10 @@ pub(super) fn export(request: &ApiRequest<'_>) -> Answer {
     if let Some(format) = request.query.get("format")
         && format != "ro-crate"
     {
-        return Err(ApiError::bad(format!(
-            "parameter `format`: expected ro-crate; got `{format}`"
+        return Err(ApiError::bad(unknown_value(
+            "format",
+            format,
+            &["ro-crate"],
         )));
     }
     let options = LineageOptions {

@@ -295,7 +295,14 @@ fn mistakes_are_told() {
             "/api/v1/vertex?idd=user:1",
             "",
             400,
-            "unknown parameter `idd`; did you mean `id`?",
+            "unknown parameter `idd`; did you mean `id`? (expected one of: id, as_of, uid, gids)",
+        ),
+        (
+            "POST",
+            "/api/v1/travel",
+            r#"{"chain": "v(\"job:1\").e(\"wasWrittenBy\")"}"#,
+            400,
+            "no such edge leaves Job: e(\"wasWrittenBy\").v(); did you mean `write`?",
         ),
         (
             "GET",

@@ -216,7 +216,12 @@ fn mistakes_are_told_to_pages() {
         (
             "/api/v1/runs?state=done",
             400,
-            "expected running, ok, failed or unknown",
+            "unknown value `done`; expected running, ok, failed, unknown",
+        ),
+        (
+            "/api/v1/runs?state=faild",
+            400,
+            "did you mean `failed`? (expected one of: running, ok, failed, unknown)",
         ),
         ("/api/v1/runs?user=bea", 400, "no user `bea`"),
         ("/api/v1/runs?after=x", 400, "`next` of the previous answer"),
@@ -234,11 +239,12 @@ fn mistakes_are_told_to_pages() {
             "expected 0 to 6",
         ),
         ("/api/v1/view/space?by=colour", 400, "expected dir, user"),
+        ("/api/v1/view/space?by=usr", 400, "did you mean `user`?"),
         ("/api/v1/view/space?path=/none", 404, "/none"),
         (
             "/api/v1/complete?what=perl",
             400,
-            "expected travel, filter or sparql",
+            "expected travel, filter, sparql",
         ),
         ("/api/v1/export/lineage?id=file:/none", 404, "no vertex"),
         (

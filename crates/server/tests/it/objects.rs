@@ -316,7 +316,14 @@ fn mistakes_are_told() {
             "/api/v1/find?format=xml",
             "",
             400,
-            "expected json or ndjson",
+            "expected json, ndjson",
+        ),
+        (
+            "GET",
+            "/api/v1/find?filter=step%20=%20%27first%27",
+            "",
+            400,
+            "`step` holds numbers; 'first' matches none",
         ),
         (
             "GET",

@@ -2,6 +2,7 @@
 
 use super::super::ApiError;
 use super::super::api::{Answer, ApiRequest};
+use super::super::query::unknown_value;
 use super::json_text;
 use esker_console::runs::{self, RunFilter};
 use esker_model::{Error, Version, VertexId};
@@ -40,12 +41,9 @@ pub(in super::super) fn list(request: &ApiRequest<'_>) -> Answer {
         text.map(str::to_owned)
     };
     let state = given("state");
-    if let Some(state) = &state
-        && !["running", "ok", "failed", "unknown"].contains(&state.as_str())
-    {
-        return Err(ApiError::bad(format!(
-            "parameter `state`: expected running, ok, failed or unknown; got `{state}`"
-        )));
+    let known = ["running", "ok", "failed", "unknown"];
+    if let Some(state) = state.as_deref().filter(|state| !known.contains(state)) {
+        return Err(ApiError::bad(unknown_value("state", state, &known)));
     }
     let wanted = RunFilter {
         user: given("user"),

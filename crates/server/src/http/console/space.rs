@@ -3,6 +3,7 @@
 use super::super::ApiError;
 use super::super::api::{Answer, ApiRequest};
 use super::super::files::{names, path_of};
+use super::super::query::unknown_value;
 use esker_model::namespace::{NamePath, Space, SpaceBy, Usage};
 use serde_json::{Value as Json, json};
 use std::ops::ControlFlow;
@@ -137,9 +138,8 @@ pub(in super::super) fn space(request: &ApiRequest<'_>) -> Answer {
         Some("kind") => Some(SpaceBy::Kind),
         Some("age") => Some(SpaceBy::Day),
         Some(other) => {
-            return Err(ApiError::bad(format!(
-                "parameter `by`: expected dir, user, project, group, type, kind or age; got `{other}`"
-            )));
+            let known = ["dir", "user", "project", "group", "type", "kind", "age"];
+            return Err(ApiError::bad(unknown_value("by", other, &known)));
         }
     };
     if let Some(by) = by {

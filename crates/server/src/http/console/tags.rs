@@ -3,6 +3,7 @@
 use super::super::ApiError;
 use super::super::api::{Answer, ApiRequest};
 use super::super::find::filter;
+use super::super::query::unknown_value;
 use super::{json_text, search};
 use esker_console::complete::{KnownNames, Language, complete};
 use esker_console::distribution::DistributionBuilder;
@@ -65,8 +66,10 @@ pub(in super::super) fn completion(request: &ApiRequest<'_>) -> Answer {
         "filter" => Language::Filter,
         "sparql" => Language::Sparql,
         other => {
-            return Err(ApiError::bad(format!(
-                "parameter `what`: expected travel, filter or sparql; got `{other}`"
+            return Err(ApiError::bad(unknown_value(
+                "what",
+                other,
+                &["travel", "filter", "sparql"],
             )));
         }
     };

@@ -2,6 +2,7 @@
 
 use super::super::ApiError;
 use super::super::api::{Answer, ApiRequest};
+use super::super::query::unknown_value;
 use super::data::in_namespace;
 use super::graph_view::{GraphView, JobOrDataset, Page, absent, facets_of};
 use esker_console::{label, value};
@@ -256,9 +257,7 @@ pub(super) fn facets(request: &ApiRequest<'_>) -> Answer {
             plans.first().map(JobOrDataset::facets).unwrap_or_default()
         }
         Some(other) => {
-            return Err(ApiError::bad(format!(
-                "parameter `type`: expected run or job; got `{other}`"
-            )));
+            return Err(ApiError::bad(unknown_value("type", other, &["run", "job"])));
         }
     };
     let (created, _) = view.times(run.id)?;

@@ -7,6 +7,7 @@
 //!  123 bytes
 //! ```
 
+use super::super::query::unknown_value;
 use super::body::{body_channel, unpack};
 use super::graphs::{io, unreadable};
 use super::response_writer::ResponseWriter;
@@ -134,9 +135,8 @@ async fn dump(request: &SparqlRequest) -> SparqlResult {
         Some("nt") => (RdfFormat::NTriples, "application/n-triples", true),
         Some("ttl") => (RdfFormat::Turtle, "text/turtle; charset=utf-8", true),
         Some(other) => {
-            return Err(bad(format!(
-                "parameter `format`: expected nq, trig, nt or ttl; got `{other}`"
-            )));
+            let known = ["nq", "trig", "nt", "ttl"];
+            return Err(bad(unknown_value("format", other, &known)));
         }
     };
     request
@@ -194,9 +194,8 @@ async fn load(request: &SparqlRequest, body: Body) -> SparqlResult {
         Some("rdfs") => Rules::Now(Some(Inference::Rdfs)),
         Some("owl-rl") => Rules::Now(Some(Inference::OwlRl)),
         Some(other) => {
-            return Err(bad(format!(
-                "parameter `infer`: expected none, rdfs or owl-rl; got `{other}`"
-            )));
+            let known = ["none", "rdfs", "owl-rl"];
+            return Err(bad(unknown_value("infer", other, &known)));
         }
     };
     let (source, reader) = body_channel(body, request.service.settings.sparql.upload_bytes);
