@@ -53,12 +53,16 @@ slurm: setup
 test: setup darshan-logs origin-servers slurm ## run all tests except the long ones; TEST=--changed skips tests that passed before with the same inputs
 	scripts/test.py $(TEST)
 
-test-long: setup darshan-logs origin-servers ## test many more random histories and crashes, for about an hour
+test-long: setup darshan-logs origin-servers ## test many more random histories and crashes, for an hour and a half
 	scripts/features.sh --all
 	cargo build --locked --release $(PROGRAMS)
 	ESKER_BIN=$(abspath $(or $(CARGO_TARGET_DIR),target))/release/esker ESKER_SEEDS=$${ESKER_SEEDS:-2000} ESKER_FJALL_SEEDS=$${ESKER_FJALL_SEEDS:-100} ESKER_KILLS=$${ESKER_KILLS:-50} ESKER_MOUNT_KILLS=$${ESKER_MOUNT_KILLS:-200} PROPTEST_CASES=4000 cargo test --locked --release
 	cargo test --locked --release -p esker-testkit --test sim -- --ignored very_many_runs
 	ESKER_BIN=$(abspath $(or $(CARGO_TARGET_DIR),target))/release/esker scripts/check-sparql-clients-long.sh
+	# With one clock, reads through any server are checked against all acknowledged writes; with clock jumps, against those of their session.
+	for faults in kill,pause,cut,etcd kill,pause,cut,etcd,clock; do
+	    ESKER_BIN=$(abspath $(or $(CARGO_TARGET_DIR),target))/release/esker scripts/cluster-check.py --seconds $${ESKER_CLUSTER_SECONDS:-600} --seed $${ESKER_CLUSTER_SEED:-$$RANDOM} --faults $$faults
+	done
 	ESKER_ETCD=$${ESKER_ETCD:-$${ESKER_FTP_SERVERS_DIR:-target/ftp-servers}/etcd-server/usr/bin/etcd} $(abspath $(or $(CARGO_TARGET_DIR),target))/release/esker bench cluster soak --minutes $${ESKER_SOAK_MINUTES:-30} $(abspath $(or $(CARGO_TARGET_DIR),target))
 
 .PHONY: test-spark

@@ -30,6 +30,9 @@ if [ "${1:-}" != build ]; then
     need_command openssl || missing+=(openssl)
     # Tests of remote servers create network namespaces.
     need_command ip || missing+=(iproute2)
+    # Tests of clusters cut networks and change clocks.
+    need_command nft || [ -x /usr/sbin/nft ] || missing+=(nftables)
+    compgen -G '/usr/lib/*/faketime/libfaketime.so.1' >/dev/null || missing+=(libfaketime)
     # Commands in docs/book use these programs.
     need_command strace || missing+=(strace)
     need_command zstd || missing+=(zstd)

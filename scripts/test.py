@@ -44,6 +44,7 @@ SCRIPTS = [
     "prov",
     "ro-crate",
     "mcp",
+    "cluster",
     "docs",
 ]
 # These programs read Rust sources when they run, or build from them.
