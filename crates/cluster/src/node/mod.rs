@@ -384,7 +384,7 @@ impl Node {
 
     /// Advances the clock to a version that a client says it has seen, unless that is more than [`CLIENT_LEAD_MILLIS`]
     /// ahead of this machine: then the client has read data dated in the future, or it lies, and the clock must not follow.
-    fn observe_client_version(&self, seen: Version) {
+    pub fn observe_client_version(&self, seen: Version) {
         let latest = self.time.now_millis().saturating_add(CLIENT_LEAD_MILLIS);
         if seen <= Version::new(latest, 0) {
             self.clock.witness(seen);

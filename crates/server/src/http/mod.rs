@@ -34,7 +34,7 @@ pub(crate) use console::{Console, sample};
 use esker_model::filter::FilterParseError;
 use esker_model::object::Principal;
 use esker_model::traversal;
-use esker_model::{Error, ErrorKind};
+use esker_model::{Error, ErrorKind, Version};
 use esker_rpc::proto;
 use esker_rpc::proto::failure::Kind;
 use http::{HeaderValue, Request, Response, StatusCode, header};
@@ -146,6 +146,33 @@ pub(crate) fn is_grpc<B>(request: &Request<B>) -> bool {
     let kind = request.headers().get(header::CONTENT_TYPE);
     request.method() == http::Method::POST
         && kind.is_some_and(|t| t.as_bytes().starts_with(b"application/grpc"))
+}
+
+/// Header of a session's requests and of a cluster's answers: the latest version that the session has seen, a decimal number.
+const AT_LEAST: &str = "esker-at-least";
+
+/// Answers a request of a session: not before the version that its header names, and with the version that it has seen then.
+async fn answer_session(
+    service: Arc<Service>,
+    endpoint: &'static Endpoint,
+    request: Request<Body>,
+) -> Result<Response<Body>, Response<Body>> {
+    let Some(cluster) = service.cluster.clone() else {
+        return answer(service, endpoint, request).await;
+    };
+    if let Some(header) = request.headers().get(AT_LEAST) {
+        let version = header.to_str().ok().and_then(|text| text.parse().ok());
+        let Some(version) = version else {
+            let message =
+                format!("header `{AT_LEAST}`: expected a version, a decimal number below 2^64");
+            return Err(failure(StatusCode::BAD_REQUEST, &message, None));
+        };
+        cluster.node.observe_client_version(Version(version));
+    }
+    let mut response = answer(service, endpoint, request).await?;
+    let newest = HeaderValue::from(cluster.node.newest().0);
+    response.headers_mut().insert(AT_LEAST, newest);
+    Ok(response)
 }
 
 async fn answer(

@@ -2,7 +2,7 @@
 //! states the access that it needs.
 
 use super::table::{self, Endpoint, Verb};
-use super::{answer, console, prove, request_body, sparql, status};
+use super::{answer_session, console, prove, request_body, sparql, status};
 use crate::access::needs::{ADMIN, ListedRoute, Needs, READ, WRITE};
 use crate::service::Service;
 use axum::Router;
@@ -199,7 +199,7 @@ fn handler_route(verb: Verb, handler: RouteHandler) -> MethodRouter<Arc<Service>
 fn api(endpoint: &'static Endpoint) -> MethodRouter<Arc<Service>> {
     let handler = move |State(service): State<Arc<Service>>, request: Request<Body>| async move {
         service.metrics.http.add(1);
-        match answer(service, endpoint, request).await {
+        match answer_session(service, endpoint, request).await {
             Ok(response) | Err(response) => response,
         }
     };

@@ -2,7 +2,7 @@
 
 use crate::common::{Served, settings};
 use esker::OpenOptions;
-use esker_model::{ErrorKind, GraphRead as _};
+use esker_model::{ErrorKind, GraphRead as _, Version};
 use esker_rpc::{Address, PeerLink, proto};
 use esker_server::{ClusterConfig, Server};
 use esker_testkit::port::free_port;
@@ -91,6 +91,64 @@ fn a_server_waits_for_the_others() {
     let counts = eventually(|| database.counts());
     assert!(counts.vertices.iter().all(|(_, n)| *n == 0));
     drop(database);
+    assert!(first.stop().unwrap());
+    assert!(second.stop().unwrap());
+}
+
+/// Sends a request of a session; returns the status, the version that the session has seen then, and the answer.
+fn request_in_session(
+    address: SocketAddr,
+    request: &str,
+    seen: &str,
+    body: &str,
+) -> (u16, Option<u64>, String) {
+    let mut stream = TcpStream::connect(address).unwrap();
+    let length = body.len();
+    let head = format!(
+        "{request} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\nesker-at-least: {seen}\r\n\
+         content-type: application/x-ndjson\r\ncontent-length: {length}\r\n\r\n{body}"
+    );
+    stream.write_all(head.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let status = answer.split(' ').nth(1).unwrap().parse().unwrap();
+    let header = answer
+        .lines()
+        .find_map(|line| line.strip_prefix("esker-at-least: "));
+    let seen = header.map(|seen| seen.parse().unwrap());
+    (status, seen, answer)
+}
+
+/// A client over HTTP could not say what it had seen, so it missed its own write when it read through a server whose clock was behind.
+#[test]
+fn sessions_over_http_read_their_writes_through_any_server() {
+    let dir = tempfile::tempdir().unwrap();
+    let (first, second) = two(dir.path());
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let now = u64::try_from(now.unwrap().as_millis()).unwrap();
+    for n in 0..8 {
+        // Each write is minutes later than anything that the second server knows, as if the first one's clock were fast.
+        let fast = Version::new(now + (n + 1) * 400_000, 0);
+        let line = format!("{{\"op\":\"put_vertex\",\"id\":\"job:{n}\"}}\n");
+        let apply = "POST /api/v1/apply";
+        let (status, seen, said) =
+            request_in_session(first.address(), apply, &fast.0.to_string(), &line);
+        assert_eq!(status, 200, "{said}");
+        let seen = seen.unwrap();
+        assert!(seen > fast.0);
+        let get = format!("GET /api/v1/vertex?id=job:{n}");
+        let (status, later, said) =
+            request_in_session(second.address(), &get, &seen.to_string(), "");
+        assert_eq!(status, 200, "{said}");
+        assert!(later.unwrap() >= seen);
+    }
+    let get = "GET /api/v1/vertex?id=job:1";
+    let (status, _, said) = request_in_session(second.address(), get, "yesterday", "");
+    assert_eq!(status, 400);
+    assert!(
+        said.contains("header `esker-at-least`: expected a version"),
+        "{said}"
+    );
     assert!(first.stop().unwrap());
     assert!(second.stop().unwrap());
 }
