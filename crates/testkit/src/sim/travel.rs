@@ -6,7 +6,7 @@ use super::cluster::{Cluster, Shape, Subject};
 use super::faulty_engine::EngineFault;
 use super::net::Times;
 use super::request::ClientRequest;
-use super::scenario::started;
+use super::scenario::{FaultLevel, Scenario, started};
 use crate::compare::{self, Compared};
 use crate::history::{START_MILLIS, traversal};
 use crate::model::GraphModel;
@@ -16,7 +16,7 @@ use crate::test_graph::{NAMES, TestGraph};
 use esker_cluster::Kind;
 use esker_cluster::node::PAGE_ROWS;
 use esker_model::traversal::{Budget, StopReason, Strategy, TravelResult};
-use esker_model::{Batch, Mutation, Op, Properties, Traversal, Version};
+use esker_model::{Batch, ErrorKind, Mutation, Op, Properties, Traversal, Version};
 use esker_store::Durability;
 
 /// Numbers of servers of the clusters.
@@ -59,6 +59,32 @@ struct Subjected {
     client: BlockingClient,
     /// Whether it is one engine, which ignores strategies.
     embedded: bool,
+}
+
+/// Kills a server and starts a traversal through another one, which cannot finish it. Returns the milliseconds until it was refused.
+///
+/// # Errors
+/// The cluster did not start, or the traversal had a result.
+pub fn wait_without_server(seed: u64) -> Result<u64, String> {
+    let shape = Shape {
+        servers: 2,
+        // Requests to the dead server fail soon, so the pauses are nearly all of the time.
+        times: Times {
+            wait: 10_000,
+            ..Times::default()
+        },
+        ..Scenario::of(seed, FaultLevel::Faultless, Subject::Nodes).shape
+    };
+    let cluster = Cluster::new(seed, shape, false);
+    let client = started(&cluster, seed)?;
+    cluster.kill(1);
+    let chain = "v(\"job:1\").rtn()";
+    let chain = Traversal::parse_at(chain, 0).map_err(|e| e.render(chain))?;
+    let began = client.now();
+    match client.call_at(0, &ClientRequest::Travel(chain, Budget::default())) {
+        Err(e) if e.kind() == ErrorKind::Unavailable => Ok((client.now() - began) / 1_000),
+        other => Err(format!("without server 1: {other:?}")),
+    }
 }
 
 /// Compares random chains over a random graph.

@@ -23,6 +23,8 @@ use std::sync::Arc;
 
 /// Number of attempts of a traversal during which servers were restarted.
 const ATTEMPTS_MAX: u32 = 8;
+/// Longest pause between two attempts, in milliseconds: a server that is back is asked soon, and one that closes waits for no pause.
+const PAUSE_MAX: u64 = 400;
 /// Interval between checks for cancellation, in milliseconds.
 const CANCEL_POLL: u64 = 20;
 
@@ -90,7 +92,7 @@ impl Node {
                         && attempt < ATTEMPTS_MAX
                         && !run.is_over() =>
                 {
-                    self.host.sleep(50 << attempt).await;
+                    self.host.sleep(PAUSE_MAX.min(50 << attempt)).await;
                     if budget.strategy == Strategy::Async {
                         budget.strategy = Strategy::Prefetch;
                     }
