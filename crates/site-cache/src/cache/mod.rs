@@ -67,7 +67,7 @@ const MAIN: u8 = 1;
 const PROTECTED: u8 = 2;
 
 /// Maximum number of victims spared per insertion; rarely reached, because each value is spared a few times at most.
-const SPARES: u32 = 4096;
+const SPARES: u32 = 1 << 16;
 
 /// A cache of values by path whose total size never exceeds its capacity.
 #[derive(Debug)]

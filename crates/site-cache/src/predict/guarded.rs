@@ -4,6 +4,9 @@
 //! - a directory's siblings are limited by a *window* of unused prefetches. It grows fourfold on each miss among siblings (a larger
 //!   window would have had it), by one with each use, and shrinks by one with each unused eviction;
 //! - all windows together take no more than a share of the cache;
+//! - a child that was requested lately is skipped, because siblings are mostly read once, and a miss on it is no reason to list its
+//!   directory: unless such prefetches are used as well, which is tested from time to time;
+//! - a listing is held in the cache only while some of its children are still to be prefetched and there is room for them;
 //! - a listing that would fill an eighth of the cache is not kept;
 //! - where more prefetches are wasted than used, only an occasional small probe is sent;
 //! - types come from the listing: attributes are answered by the listing itself, and only directories are listed.
@@ -69,6 +72,8 @@ const ENTRY_COST: u64 = ENTRY_BYTES + LISTING_BYTES + CHILD_BYTES / 2;
 /// Uses and wastes are halved when their sum exceeds this.
 const MEMORY: u32 = 512;
 const PROBE: u32 = 4;
+/// Maximum number of directories that are remembered as requested.
+const READ_MAX: usize = 1 << 16;
 /// A directory without requests for this many times its usual gap is no longer in use.
 const IDLE: u64 = 16;
 /// Minimum number of requests after which a directory counts as idle.
@@ -109,10 +114,14 @@ struct Directory {
     live: u32,
     /// Index of the next child of the listing.
     cursor: u32,
+    /// Whether `cursor` reached the end of the listing.
+    exhausted: bool,
+    /// Whether the last miss was on a path requested before: such children are prefetched, too.
+    again: bool,
     /// Whether a listing was requested and has not arrived.
     listing: bool,
-    /// Whether the listing itself was prefetched and has not been used.
-    unproved: bool,
+    /// Present if the listing itself was prefetched and neither used nor lost: whether a sibling from it was used.
+    unproved: Option<bool>,
     /// Number of its unused listings: the threshold doubles with each.
     listings_wasted: u8,
     /// Time of the last request in the directory.
@@ -147,6 +156,14 @@ pub struct Guarded {
     clock: u64,
     /// Prefetched siblings of all directories that are neither used nor lost.
     live: u32,
+    /// Number of them that fits into the share of all directories.
+    limit: u32,
+    /// Directories listed lately, by clients.
+    read: Recent<PathId, ()>,
+    /// Outcomes of prefetches of directories that had been listed before.
+    rereads: Record,
+    /// Misses on such directories since the last probe while that does not pay, and number to wait for.
+    quiet: (u32, u32),
 }
 
 impl Guarded {
@@ -159,6 +176,10 @@ impl Guarded {
             sequences: settings.sequences.then(Sequences::new),
             clock: 0,
             live: 0,
+            limit: u32::MAX,
+            read: Recent::new(READ_MAX),
+            rereads: Record::default(),
+            quiet: (0, 0),
         }
     }
 
@@ -206,6 +227,26 @@ impl Guarded {
         own
     }
 
+    /// Returns the number of entries that may be prefetched besides those that are neither used nor lost.
+    fn prefetchable(&mut self, view: &dyn CacheView) -> u32 {
+        self.limit = entries(view, self.settings.shares);
+        self.limit.saturating_sub(self.live)
+    }
+
+    /// Whether a miss on a directory listed before counts: always while prefetches of such directories pay, and now and then otherwise.
+    fn counts_again(&mut self) -> bool {
+        if self.rereads.pays() {
+            self.quiet = (0, 0);
+            return true;
+        }
+        self.quiet.0 += 1;
+        if self.quiet.0 < self.quiet.1 {
+            return false;
+        }
+        self.quiet = (0, (self.quiet.1 * 2).clamp(8, 1024));
+        true
+    }
+
     fn expand(
         &mut self,
         path: PathId,
@@ -213,12 +254,8 @@ impl Guarded {
         view: &dyn CacheView,
         prefetches: &mut Vec<PrefetchRequest>,
     ) {
-        let entries = |share: f64| {
-            let entries = (view.capacity() as f64 * share) as u64 / ENTRY_COST;
-            entries.clamp(1, u64::from(u32::MAX)) as u32
-        };
-        let most = entries(self.settings.share);
-        let left = entries(self.settings.shares).saturating_sub(self.live);
+        let most = entries(view, self.settings.share);
+        let left = self.prefetchable(view);
         let Some(listing) = view.listing(path) else {
             return;
         };
@@ -248,6 +285,10 @@ impl Guarded {
             directory.quiet = (0, (directory.quiet.1 * 2).clamp(8, 1024));
             room = room.min(PROBE);
         }
+        let again = directory.again;
+        if again && !self.rereads.pays() {
+            room = room.min(PROBE);
+        }
         while room > 0 {
             let Some(child) = children.get(directory.cursor as usize) else {
                 break;
@@ -255,6 +296,7 @@ impl Guarded {
             directory.cursor += 1;
             let known = child.attributes.kind;
             let request = match directory.wants {
+                Wants::List if !again && self.read.peek(child.path).is_some() => continue,
                 Wants::List if matches!(known, Kind::Directory | Kind::Unknown) => {
                     Request::list(child.path)
                 }
@@ -271,6 +313,7 @@ impl Guarded {
             self.live += 1;
             room -= 1;
         }
+        directory.exhausted = directory.cursor as usize >= children.len();
     }
 
     /// Records that a prefetched sibling was used or lost; returns its directory.
@@ -280,10 +323,9 @@ impl Guarded {
             return None;
         }
         if let Some(directory) = self.directories.get(path)
-            && directory.unproved
+            && let Some(proved) = directory.unproved.take()
         {
-            directory.unproved = false;
-            directory.listings_wasted = if used {
+            directory.listings_wasted = if used || proved {
                 0
             } else {
                 directory.listings_wasted.saturating_add(1)
@@ -296,10 +338,14 @@ impl Guarded {
         let directory = self.directories.get(parent)?;
         directory.live = directory.live.saturating_sub(1);
         self.live = self.live.saturating_sub(1);
-        directory.record.add(used);
+        if self.read.peek(path).is_some() {
+            self.rereads.add(used);
+        } else {
+            directory.record.add(used);
+        }
         if used {
             directory.record_request(self.clock);
-            directory.unproved = false;
+            directory.unproved = directory.unproved.map(|_| true);
             directory.listings_wasted = 0;
             directory.window = directory.window.saturating_add(1);
             directory.quiet.1 = 0;
@@ -310,6 +356,12 @@ impl Guarded {
         self.note(paths, parent, wants, used);
         Some(parent)
     }
+}
+
+/// Returns the number of prefetched entries that fit into a share of the cache.
+fn entries(view: &dyn CacheView, share: f64) -> u32 {
+    let entries = (view.capacity() as f64 * share) as u64 / ENTRY_COST;
+    entries.clamp(1, u64::from(u32::MAX)) as u32
 }
 
 impl Predictor for Guarded {
@@ -333,7 +385,11 @@ impl Predictor for Guarded {
         match access.outcome {
             Outcome::Hit => return,
             Outcome::FirstUse(answered) | Outcome::Late(answered) => {
-                let Some(parent) = self.record_outcome(answered, true, view.paths()) else {
+                let parent = self.record_outcome(answered, true, view.paths());
+                if wants == Wants::List && answered == path {
+                    self.read.put(path, ());
+                }
+                let Some(parent) = parent else {
                     return;
                 };
                 let low = self
@@ -350,6 +406,13 @@ impl Predictor for Guarded {
         let Some(parent) = view.paths().parent(path) else {
             return;
         };
+        let again = wants == Wants::List && self.read.get(path).is_some();
+        if again && !self.counts_again() {
+            return;
+        }
+        if wants == Wants::List {
+            self.read.put(path, ());
+        }
         let fresh = || Directory {
             misses: 0,
             wants,
@@ -357,16 +420,22 @@ impl Predictor for Guarded {
             window: self.settings.window,
             live: 0,
             cursor: 0,
+            exhausted: false,
+            again: false,
             listing: false,
-            unproved: false,
+            unproved: None,
             listings_wasted: 0,
             used_at: self.clock,
             gap: IDLE_LEAST,
             quiet: (0, 0),
         };
         let (directory, evicted) = self.directories.get_or_put(parent, fresh);
+        // A file's attributes do not end the prefetching of directories beside it.
+        if wants == Wants::List || directory.live == 0 {
+            directory.wants = wants;
+        }
+        directory.again = again;
         directory.misses += 1;
-        directory.wants = wants;
         directory.record_request(self.clock);
         let directory = *directory;
         if let Some((_, evicted)) = evicted {
@@ -374,7 +443,9 @@ impl Predictor for Guarded {
         }
         if view.listing(parent).is_some() {
             self.expand(parent, true, view, prefetches);
-        } else if directory.misses > self.threshold(view.paths(), parent, &directory) {
+        } else if directory.misses > self.threshold(view.paths(), parent, &directory)
+            && (wants == Wants::Stat || self.prefetchable(view) > 0)
+        {
             let request = Request::list(parent);
             if !view.is_pending(request) {
                 let priority = PRIORITY_MAX;
@@ -382,7 +453,7 @@ impl Predictor for Guarded {
                 if let Some(directory) = self.directories.get(parent) {
                     directory.misses = 0;
                     directory.listing = true;
-                    directory.unproved = true;
+                    directory.unproved = Some(false);
                 }
             }
         }
@@ -412,11 +483,10 @@ impl Predictor for Guarded {
 
     fn spares(&self, path: PathId, unused: bool, paths: &Paths) -> bool {
         let in_use = |d: &Directory| d.in_use(self.clock);
-        // The listing is needed to find the next siblings.
-        if self
-            .directories
-            .peek(path)
-            .is_some_and(|d| d.live > 0 && in_use(d))
+        // The listing is needed to find the next siblings, while there is room for them.
+        if let Some(directory) = self.directories.peek(path)
+            && (directory.live > 0 && !directory.exhausted && in_use(directory))
+            && self.live < self.limit
         {
             return true;
         }
@@ -434,7 +504,7 @@ impl Predictor for Guarded {
             && request.wants == Wants::List
         {
             directory.listing = false;
-            directory.unproved = false;
+            directory.unproved = None;
             return;
         }
         if let Some(parent) = paths.parent(request.path)
@@ -455,6 +525,7 @@ impl Predictor for Guarded {
 
     fn mark_used_paths(&self, mark: &mut dyn FnMut(PathId)) {
         self.directories.keys().for_each(&mut *mark);
+        self.read.keys().for_each(&mut *mark);
         if let Some(sequences) = &self.sequences {
             sequences.mark_used_paths(mark);
         }

@@ -293,3 +293,55 @@ proptest! {
         }
     }
 }
+
+/// Guarded DLS after a miss on the first name of the first directory, whose listing arrived; and the prefetches that followed.
+fn listed() -> (Fake, Vec<PathId>, Box<dyn Predictor>, Vec<Request>) {
+    let (mut fake, all) = fake();
+    let mut guarded = PredictorKind::Guarded.make(Some(0));
+    let parent = fake.paths.parent(all[0]).unwrap();
+    let asked = step(&mut *guarded, miss(0, Request::list(all[0])), &fake);
+    assert_eq!(asked, [Request::list(parent)]);
+    list(&mut fake, parent, &all);
+    let mut prefetches = Vec::new();
+    guarded.on_listing(parent, &fake, &mut prefetches);
+    let asked = prefetches.into_iter().map(|w| w.request).collect();
+    (fake, all, guarded, asked)
+}
+
+/// Story: directories that a job had read and the cache had evicted were prefetched again at each listing of their parent, while
+/// most directories are read once.
+#[test]
+fn guarded_does_not_prefetch_what_was_listed_before() {
+    let (_, all, _, asked) = listed();
+    assert_eq!(asked, [Request::list(all[2]), Request::list(all[3])]);
+}
+
+/// Story: listings of which all names were prefetched displaced prefetched entries.
+#[test]
+fn guarded_holds_a_listing_only_until_all_of_it_is_prefetched() {
+    let (fake, all, guarded, asked) = listed();
+    let parent = fake.paths.parent(all[0]).unwrap();
+    assert!(!guarded.spares(parent, false, &fake.paths));
+    assert!(guarded.spares(asked[0].path, true, &fake.paths));
+}
+
+/// Story: when a prefetched listing was evicted after siblings from it had been used, the waste was counted in the directory above,
+/// which then was no longer prefetched.
+#[test]
+fn the_eviction_of_a_listing_is_no_waste_of_the_directory_above() {
+    let (fake, all, mut guarded, asked) = listed();
+    let parent = fake.paths.parent(all[0]).unwrap();
+    let above = fake.paths.parent(parent).unwrap();
+    step(&mut *guarded, miss(0, Request::list(parent)), &fake);
+    let used = Access {
+        client: 0,
+        request: asked[0],
+        outcome: Outcome::FirstUse(asked[0].path),
+    };
+    step(&mut *guarded, used, &fake);
+    guarded.on_wasted(Request::list(parent), &fake.paths);
+    let said = guarded.explain(above, &fake.paths).unwrap();
+    assert!(said.contains("0 were used and 0 were not"), "{said}");
+    let said = guarded.explain(parent, &fake.paths).unwrap();
+    assert!(said.contains("1 were used and 0 were not"), "{said}");
+}

@@ -244,10 +244,70 @@ fn directories_beat_sequences_beat_nothing_on_a_trace_like_yahoos() {
     let amp = rate(PredictorKind::Amp, true);
     assert!((0.45..0.75).contains(&amp.hit_rate()), "{amp:?}");
     let guarded = rate(PredictorKind::Guarded, false);
-    assert!(guarded.hit_rate() > 0.6, "{guarded:?}");
-    assert!(2 * guarded.prefetched < 5 * guarded.hits, "{guarded:?}");
+    assert!(guarded.hit_rate() > 0.72, "{guarded:?}");
+    assert!(guarded.prefetched < guarded.reads, "{guarded:?}");
     assert!(
         guarded.mean_latency_ms * 2.0 < lru.mean_latency_ms,
         "{guarded:?}"
     );
+}
+
+/// The documented figures of 90,000 reads, of which the prefetched entries and the listings together exceed a cache of 10 %.
+/// Story: listings and entries that had been read displaced prefetched ones, which were prefetched again: 74 % of hits with 1.2
+/// prefetches for each read.
+#[test]
+fn guarded_has_the_documented_hits_where_listings_and_entries_exceed_the_cache() {
+    let mut traces = Traces::new();
+    let events = yahoo::make(&mut traces, yahoo::GeneratorSettings::of(90_000)).unwrap();
+    let origin = SimulatedOrigin::before(&events, &traces);
+    let settings = ReplaySettings {
+        predictor: PredictorKind::Guarded,
+        edge_bytes: Size::Percent(10.0).bytes(&events, &traces),
+        ..ReplaySettings::default()
+    };
+    let report = run(&settings, &events, &[], &mut traces, &origin, &|| false);
+    assert!(report.hit_rate() > 0.86, "{report:?}");
+    assert!(report.prefetched < report.reads, "{report:?}");
+    assert!(report.edge_bytes_most <= settings.edge_bytes, "{report:?}");
+}
+
+/// Directories of 60 names, each listed whole and in turn, five times. A name that was listed before is not prefetched again, unless
+/// that pays: here each of them is.
+#[test]
+fn guarded_prefetches_again_what_is_listed_again() {
+    let names = (0..5).flat_map(|_| (0..20).flat_map(|d| (0..60).map(move |n| (d, n))));
+    let text: String = (0_u32..)
+        .zip(names)
+        .map(|(t, (d, n))| line(f64::from(t), "list", &format!("/d{d}/n{n}")))
+        .collect();
+    let report = replay(&text, &twentieth(PredictorKind::Guarded, 6_000));
+    assert!(report.hit_rate() > 0.9, "{report:?}");
+    assert!(report.prefetched < report.reads, "{report:?}");
+}
+
+/// Names of 40 directories at random, so that a request tells nothing of the next one.
+#[test]
+fn guarded_prefetches_little_where_siblings_are_no_hint() {
+    let mut state = 1_u32;
+    let text: String = (0..6_000)
+        .map(|t| {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            let at = state >> 16;
+            let path = format!("/d{}/n{}", at % 40, at / 40 % 500);
+            line(f64::from(t), "list", &path)
+        })
+        .collect();
+    let lru = replay(&text, &twentieth(PredictorKind::Lru, 6_000));
+    let guarded = replay(&text, &twentieth(PredictorKind::Guarded, 6_000));
+    assert!(guarded.hits + 60 > lru.hits, "{lru:?} {guarded:?}");
+    assert!(10 * guarded.prefetched < guarded.reads, "{guarded:?}");
+}
+
+/// A cache for a twentieth of the entries that `reads` requests for short names return.
+fn twentieth(predictor: PredictorKind, reads: u64) -> ReplaySettings {
+    ReplaySettings {
+        predictor,
+        edge_bytes: reads * 163 / 20,
+        ..ReplaySettings::default()
+    }
 }
