@@ -45,7 +45,12 @@ impl VisitedSet {
         fresh: &mut Vec<u32>,
     ) {
         for number in numbers {
-            if self.marks.visit(*number, cached) {
+            let first = match &mut self.marks {
+                // Most edges of a large traversal come here, so that a call for each of them would be felt.
+                Marks::Dense(marks) => first_visit(slot(marks, *number)),
+                Marks::Sparse(_) => self.marks.visit(*number, cached),
+            };
+            if first {
                 fresh.push(*number);
             }
         }
@@ -81,12 +86,19 @@ impl VisitedSet {
             .unwrap_or_default()
     }
 
-    /// Sorts the vertices of each step.
-    pub(crate) fn sort_steps<K: Ord>(&mut self, key: impl Fn(u32) -> K) {
+    /// Sorts the vertices of each step by their ids, which `id` returns.
+    pub(crate) fn sort_steps(&mut self, id: impl Fn(u32) -> u128) {
         let mut end = self.visited.len();
         for (begin, _) in self.runs.iter().rev() {
             if let Some(run) = self.visited.get_mut(*begin..end) {
-                run.sort_unstable_by_key(|number| key(*number));
+                // The first half of an id mostly decides. Beside the number it spares two random reads for each comparison.
+                let half = |number: &u32| ((id(*number) >> 64) as u64, *number);
+                let mut halves: Vec<(u64, u32)> = run.iter().map(half).collect();
+                halves
+                    .sort_unstable_by(|(a, m), (b, n)| a.cmp(b).then_with(|| id(*m).cmp(&id(*n))));
+                for (slot, (_, number)) in run.iter_mut().zip(halves) {
+                    *slot = number;
+                }
             }
             end = *begin;
         }
@@ -136,27 +148,24 @@ impl Marks {
             *self = Self::Dense(dense);
         }
         match self {
-            Self::Sparse(marks) => {
-                let mark = marks.entry(number).or_insert(0);
-                let fresh = *mark == 0;
-                if fresh {
-                    *mark = VISITED;
-                }
-                fresh
-            }
-            Self::Dense(marks) => {
-                let mark = slot(marks, number);
-                let fresh = *mark == 0;
-                if fresh {
-                    *mark = VISITED;
-                }
-                fresh
-            }
+            Self::Sparse(marks) => first_visit(marks.entry(number).or_insert(0)),
+            Self::Dense(marks) => first_visit(slot(marks, number)),
         }
     }
 }
 
+/// Marks a vertex as visited unless it has a mark; returns whether it had none.
+#[inline]
+fn first_visit(mark: &mut u8) -> bool {
+    let first = *mark == 0;
+    if first {
+        *mark = VISITED;
+    }
+    first
+}
+
 /// The mark of a vertex, which may have got its number after the array was made.
+#[inline]
 fn slot(marks: &mut Vec<u8>, number: u32) -> &mut u8 {
     let i = number as usize;
     if marks.len() <= i {
@@ -197,11 +206,13 @@ mod tests {
                 let expected = model.iter().filter(|(_, s)| **s == Some(step));
                 prop_assert_eq!(by_step, expected.map(|(n, _)| *n).collect::<Vec<_>>());
             }
-            set.sort_steps(|n| n);
-            let mut expected: Vec<(u32, u32)> =
-                model.iter().filter_map(|(n, step)| Some(((*step)?, *n))).collect();
+            // Up to eight vertices have the first half of their ids in common.
+            let id = |n: u32| u128::from(n % 5000) << 64 | u128::from(!n);
+            set.sort_steps(id);
+            let mut expected: Vec<(u32, u128, u32)> =
+                model.iter().filter_map(|(n, step)| Some(((*step)?, id(*n), *n))).collect();
             expected.sort_unstable();
-            let expected: Vec<u32> = expected.into_iter().map(|(_, n)| n).collect();
+            let expected: Vec<u32> = expected.into_iter().map(|(_, _, n)| n).collect();
             prop_assert_eq!(set.visited(), &expected);
             for number in 0..40_000 {
                 let visited = model.get(&number).is_some_and(Option::is_some);
