@@ -398,10 +398,11 @@ impl ObjectRead for Engine {
                 return Ok(report);
             }
             let piece = piece(&self.objects.state(), &watch, &some, find.select.as_deref())?;
-            for found in piece {
+            let mut piece = piece.into_iter();
+            while let Some(found) = piece.next() {
                 report.matches += 1;
                 if sink(found).is_break() {
-                    report.complete = rest.next().is_none();
+                    report.complete = piece.len() == 0 && rest.next().is_none();
                     return Ok(report);
                 }
             }

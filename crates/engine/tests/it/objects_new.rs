@@ -5,7 +5,7 @@ use esker_engine::Engine;
 use esker_model::filter::Expr;
 use esker_model::object::{Find, Identity, ObjectId, ObjectKey, ObjectRead, Values, object_ref};
 use esker_model::{
-    Batch, Cancel, Commit, GraphRead, GraphWrite, NeverCancel, Op, Properties, Result,
+    Batch, Cancel, Commit, Flow, GraphRead, GraphWrite, NeverCancel, Op, Properties, Result,
 };
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -204,4 +204,30 @@ fn columns_are_of_one_moment() {
     };
     let few = engine.find_columns(&few, &NeverCancel).unwrap();
     assert_eq!((few.ids.len(), few.report.complete), (3, false));
+}
+
+/// Servers of a cluster end a page of a search at 1 MiB, and asked for no more pages if at most 511 objects were left: those were missing
+/// from results that claimed to be complete. A search assembles 512 objects at once, and overlooked those of them that it had not delivered
+/// when its sink ended it.
+#[test]
+fn a_search_that_its_sink_ends_is_complete_only_behind_the_last_object() {
+    let small = Small::new();
+    let engine = &small.engine;
+    let all = 600_u64;
+    engine
+        .apply(batch((0..all as i64).map(|step| create(step, step))))
+        .unwrap();
+    for most in [1, 511, 512, 513, all - 1, all] {
+        let mut left = most;
+        let report = engine.find(&Find::all(Expr::All), &NeverCancel, &mut |_| {
+            left -= 1;
+            if left == 0 {
+                return Flow::Break(());
+            }
+            Flow::Continue(())
+        });
+        let report = report.unwrap();
+        let got = (report.matches, report.complete);
+        assert_eq!(got, (most, most == all));
+    }
 }
