@@ -173,7 +173,6 @@ impl Node {
             },
             pending: None,
             page: None,
-            done: false,
         };
         let search = Search {
             node: self,
@@ -335,8 +334,6 @@ struct Source<'a> {
     find: Find,
     pending: Option<Pin<Box<dyn Future<Output = Result<FindPage>> + 'a>>>,
     page: Option<Result<FindPage>>,
-    /// Whether all results of the server were taken.
-    done: bool,
 }
 
 /// A search over all servers.
@@ -379,14 +376,18 @@ impl Search<'_> {
                     Err(e) => return Err(e),
                 };
                 source.find.after = page.objects.last().map(|found| found.id);
-                // A server that claims more results and returns none would be asked for ever.
-                source.done = !page.more || page.objects.is_empty();
-                let last = source.done;
+                let last = !page.more;
+                let cut_off = page.more && page.objects.is_empty();
                 if find.count || find.explain {
                     complete &= page.report.complete;
                     self.report.matches += page.report.matches;
                 }
                 self.reports.entry(server).or_insert(page.report);
+                if cut_off {
+                    // The search was cancelled before the first object of the page, or its limit is 0.
+                    complete = false;
+                    break 'servers;
+                }
                 let many = page.objects.len() as u64;
                 if !last && self.left.is_none_or(|left| left > many) {
                     if let (Some(left), Some(source)) = (self.left, self.sources.front_mut()) {

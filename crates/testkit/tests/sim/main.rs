@@ -15,6 +15,7 @@ use esker_testkit::sim::faulty_engine::EngineFault;
 use esker_testkit::sim::moving::MoveStats;
 use esker_testkit::sim::names;
 use esker_testkit::sim::objects;
+use esker_testkit::sim::objects::pages::LargeObjects;
 use esker_testkit::sim::scenario::{FaultLevel, RunReport, Scenario, explain, run_or_explain};
 use esker_testkit::sim::single_client;
 use esker_testkit::sim::travel::{self, TravelCounts};
@@ -218,6 +219,41 @@ fn differences_are_sent_and_looked_up_in_pages() {
         "{:?}",
         large.pages
     );
+}
+
+/// Servers of a cluster answer searches in pages of 1 MiB. A page that ended inside the last 512 objects of a server was taken for its
+/// last one, so that up to 511 objects of each server were missing from results that claimed to be complete.
+#[test]
+fn searches_of_large_objects_find_all() {
+    for servers in 1..4 {
+        let large = LargeObjects::new(1, servers, 1_400 * servers as usize).unwrap();
+        let (found, report) = large.find(None, u64::MAX).unwrap();
+        assert_eq!(found.len(), large.count, "{report:?}");
+        assert!(report.complete && report.missing.is_empty(), "{report:?}");
+    }
+}
+
+/// A search that was cancelled before the first object of a page, such as by a server that stops, took that page for the server's last one.
+/// If it was that of the last server, the report said that the result was complete.
+#[test]
+fn cancelled_searches_are_not_complete() {
+    let large = LargeObjects::new(1, 1, 1_400).unwrap();
+    let mut partial = 0;
+    for checks in 0.. {
+        let (found, report) = large.find(None, checks).unwrap();
+        assert_eq!(
+            report.complete,
+            found.len() == large.count,
+            "{checks} checks: {report:?}"
+        );
+        if report.complete {
+            break;
+        }
+        partial += 1;
+    }
+    assert!(partial > 3, "{partial} searches were cancelled");
+    let (found, report) = large.find(Some(0), u64::MAX).unwrap();
+    assert!(found.is_empty() && !report.complete, "{report:?}");
 }
 
 /// One request with a version near the end of all versions once moved the clock of the whole cluster there, for ever.

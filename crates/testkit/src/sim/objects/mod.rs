@@ -6,6 +6,7 @@
 //! other may get them; and a client to which they were refused must have met one that had them.
 
 mod object_client;
+pub mod pages;
 pub mod visibility;
 
 use super::blocking_client::BlockingClient;
@@ -26,6 +27,8 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
+/// One minute in microseconds.
+const MINUTE: u64 = 60_000_000;
 /// Name of the tag with the client's number.
 const CLIENT: &str = "client";
 /// Name of the tag that several objects get at once.
