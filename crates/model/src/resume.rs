@@ -115,8 +115,12 @@ impl FindResume {
 
     /// The report of the complete search, from the report of its last part.
     pub fn report(&self, last: FindReport) -> FindReport {
+        if self.rest.count {
+            return last;
+        }
         FindReport {
-            matches: last.matches.saturating_add(self.before),
+            // The server may have found objects that it did not send before it stopped.
+            matches: self.delivered,
             ..last
         }
     }

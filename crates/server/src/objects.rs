@@ -94,12 +94,15 @@ pub(crate) fn find(
     let report = graph.find(&find, &*call.state, &mut |found| {
         pieces.flow(convert::found_out(&found, form), &mut gone)
     })?;
-    if gone {
-        return Err(Stop::ClientGone);
-    }
-    // The client asked for all results: the restarted server returns the rest.
-    if !report.complete && call.state.cut_off() {
-        return Err(Stop::Failed(Error::Interrupted));
+    // A client repeats a search that was cut off, behind the last object that it got. Servers before that object are not asked again, so
+    // if some did not answer, the client gets the report, which names them.
+    if report.missing.is_empty() || !call.state.cut_off() {
+        if gone {
+            return Err(Stop::ClientGone);
+        }
+        if !report.complete && call.state.cut_off() {
+            return Err(Stop::Failed(Error::Interrupted));
+        }
     }
     Ok(Reply::Find(proto::FindReply {
         objects: pieces.remaining(),

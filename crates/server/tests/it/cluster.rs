@@ -2,7 +2,11 @@
 
 use crate::common::{Served, settings};
 use esker::OpenOptions;
-use esker_model::{ErrorKind, GraphRead as _, Version};
+use esker_model::filter::Expr;
+use esker_model::object::{Find, Identity, ObjectRead as _};
+use esker_model::{
+    Batch, ErrorKind, Flow, GraphRead as _, GraphWrite as _, NeverCancel, Op, Properties, Version,
+};
 use esker_rpc::{Address, PeerLink, proto};
 use esker_server::{ClusterConfig, Server};
 use esker_testkit::port::free_port;
@@ -93,6 +97,49 @@ fn a_server_waits_for_the_others() {
     drop(database);
     assert!(first.stop().unwrap());
     assert!(second.stop().unwrap());
+}
+
+/// A search met a server that was away, and was cut off behind it. The client repeated it behind the last object, where nobody missed the
+/// server that was away: its objects were not there, and the report said that the result was complete.
+#[test]
+fn a_search_that_is_cut_off_names_the_servers_that_were_away() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = config(dir.path(), "drain = \"0s\"\n");
+    let mut servers = vec![start(&config, 0), start(&config, 1)];
+    let addresses = [servers[0].address(), servers[1].address()];
+    addresses.iter().for_each(|at| until(*at, "ready"));
+    let target = format!("esker://{}", addresses[1]);
+    let database = OpenOptions::new().open(&target).unwrap();
+    let mut batch = Batch::new();
+    for step in 0..8_000 {
+        batch.push(Op::CreateObject {
+            identity: Identity {
+                name: "large".into(),
+                app: String::new(),
+                owner: 1,
+                step,
+            },
+            attributes: Properties::new(),
+            tags: Properties::new().with("note", "n".repeat(1_000)),
+        });
+    }
+    database.apply(batch).unwrap();
+    servers.remove(0).stop().unwrap();
+    let mut found = 0;
+    let report = database.find(&Find::all(Expr::All), &NeverCancel, &mut |_| {
+        if found == 0 {
+            // The answer is larger than what is read ahead.
+            servers.remove(0).stop().unwrap();
+            servers.extend([start(&config, 0), start(&config, 1)]);
+            addresses.iter().for_each(|at| until(*at, "ready"));
+        }
+        found += 1;
+        Flow::Continue(())
+    });
+    let report = report.unwrap();
+    assert!(found < 8_000, "server 0 was away");
+    assert_eq!((report.complete, &report.missing[..]), (false, &[0][..]));
+    assert_eq!(report.matches, found);
 }
 
 /// Sends a request of a session; returns the status, the version that the session has seen then, and the answer.
