@@ -8,6 +8,16 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// Block size reported to the kernel, in bytes.
 pub(crate) const BLOCK_BYTES: u32 = 4_096;
 
+/// Total size and free space of the data folders.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct FsSpace {
+    pub(crate) blocks: u64,
+    pub(crate) free: u64,
+    pub(crate) available: u64,
+    pub(crate) files: u64,
+    pub(crate) block_bytes: u32,
+}
+
 /// Converts a file's attributes, with its inode number.
 pub(crate) fn of(number: u64, inode: &Inode) -> FileAttr {
     let mut blocks = inode.blocks;

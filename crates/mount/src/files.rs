@@ -9,12 +9,13 @@ use crate::list::Streams;
 use crate::nodes::{Node, Nodes};
 use crate::options::Options;
 use crate::record::Recorder;
+use crate::views::{Views, is_view};
 use crate::write_journal::WriteJournal;
 use esker_model::namespace::{
     AppliedChange, Change, Errno as FileErrno, Inode, Name, NamePath, Namespace, SetAttributes,
 };
 use esker_model::object::Principal;
-use esker_model::{Error, Result};
+use esker_model::{Error, Result, VertexId};
 use fuser::{Errno, FileAttr, Notifier};
 use parking_lot::{Mutex, RwLock};
 use std::ffi::OsStr;
@@ -30,6 +31,22 @@ pub trait Target: Send + Sync + 'static {
 
     /// Makes all changes so far survive a power failure.
     fn persist(&self) -> Result<()>;
+
+    /// Returns the names of the views of files that a mount shows below `.esker`; at most 60.
+    fn views(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    /// Returns the content of a view of a file, as far as the principal may see it. `file` is the id of the file's vertex.
+    ///
+    /// # Errors
+    /// An error of kind `Missing` if the database has nothing to tell about the file.
+    fn view(&self, _view: &str, _principal: &Principal, file: VertexId) -> Result<Vec<u8>> {
+        Err(Error::NoVertex {
+            name: file.to_string(),
+            hint: String::new(),
+        })
+    }
 }
 
 /// Result of a call of the kernel.
@@ -46,6 +63,7 @@ pub(crate) struct Files {
     /// Journal of the objects that may have unpublished writes.
     pub(crate) journal: WriteJournal,
     pub(crate) streams: Streams,
+    pub(crate) views: Views,
     /// Whether the kernel reads and writes open files itself.
     pub(crate) passthrough: AtomicBool,
     /// Locked for writing while a directory is moved, so that no path is computed meanwhile.
@@ -54,7 +72,7 @@ pub(crate) struct Files {
     pub(crate) notifier: OnceLock<Notifier>,
     /// Recorder of opened files, if requested.
     pub(crate) recorder: Option<Arc<Recorder>>,
-    pub(crate) space: Mutex<Option<(Instant, crate::xattrs::FsSpace)>>,
+    pub(crate) space: Mutex<Option<(Instant, attributes::FsSpace)>>,
 }
 
 impl std::fmt::Debug for Files {
@@ -76,6 +94,7 @@ impl Files {
             journal: WriteJournal::new(Arc::clone(&folders)),
             folders,
             streams: Streams::default(),
+            views: Views::default(),
             passthrough: AtomicBool::new(false),
             moving: RwLock::default(),
             notifier: OnceLock::new(),
@@ -87,6 +106,9 @@ impl Files {
 
     /// Returns the node with a number that the kernel got from this mount.
     pub(crate) fn node(&self, number: u64) -> Answer<Arc<Node>> {
+        if is_view(number) {
+            return Err(Errno::EROFS);
+        }
         self.nodes.get(number).ok_or(Errno::ESTALE)
     }
 

@@ -5,6 +5,7 @@ use crate::files::name;
 use crate::handler::{FuseHandler, reply_empty, reply_sized};
 use crate::inode_flags;
 use crate::names::{NewNode, RenameMode, SetAttr};
+use crate::views::is_view;
 use esker_model::namespace::{Content, Kind};
 use fuser::{
     BsdFileFlags, CopyFileRangeFlags, Errno, FileHandle, Filesystem, FopenFlags, Generation,
@@ -55,12 +56,21 @@ impl Filesystem for FuseHandler {
     }
 
     fn lookup(&self, _request: &Request, parent: INodeNo, name_: &OsStr, reply: ReplyEntry) {
+        if is_view(parent.0) {
+            return self.entry(reply, self.0.look_up_view(parent.0, name_));
+        }
         let found = self.0.node(parent.0).and_then(|directory| {
             let name = name(name_)?;
-            self.0.look_up(&directory, &name)
+            Ok(self.0.look_up(&directory, &name)?.1)
         });
+        let found = match found {
+            Err(e) if e.code() == Errno::ENOENT.code() && self.0.names_views(parent.0, name_) => {
+                self.0.views_top()
+            }
+            found => found,
+        };
         match found {
-            Ok((_, attributes)) => {
+            Ok(attributes) => {
                 reply.entry(&self.0.options.timeout, &attributes, GENERATION);
             }
             Err(e) if e.code() == Errno::ENOENT.code() && !self.0.options.negative.is_zero() => {
@@ -71,11 +81,19 @@ impl Filesystem for FuseHandler {
     }
 
     fn forget(&self, _request: &Request, ino: INodeNo, times: u64) {
+        if is_view(ino.0) {
+            return self.0.forget_view(ino.0, times);
+        }
         self.0.nodes.forget(ino.0, times);
     }
 
     fn getattr(&self, _request: &Request, ino: INodeNo, _fh: Option<FileHandle>, reply: ReplyAttr) {
-        match self.0.node(ino.0).and_then(|n| self.0.attributes_of(&n)) {
+        let found = if is_view(ino.0) {
+            self.0.view_attributes(ino.0)
+        } else {
+            self.0.node(ino.0).and_then(|n| self.0.attributes_of(&n))
+        };
+        match found {
             Ok(attributes) => reply.attr(&self.0.options.timeout, &attributes),
             Err(e) => reply.error(e),
         }
@@ -235,6 +253,13 @@ impl Filesystem for FuseHandler {
 
     fn open(&self, request: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
         let principal = self.0.groups.principal(request);
+        if is_view(ino.0) {
+            return match self.0.open_view(&principal, ino.0, flags.0) {
+                // The size is not known to the kernel, so that it must not limit reads.
+                Ok(handle) => reply.opened(FileHandle(handle), FopenFlags::FOPEN_DIRECT_IO),
+                Err(e) => reply.error(e),
+            };
+        }
         let opened = self.0.node(ino.0).and_then(|node| {
             let register = |file: &std::fs::File| reply.open_backing(file);
             let opened = self.0.open(&principal, &node, flags.0, &register)?;
@@ -284,14 +309,19 @@ impl Filesystem for FuseHandler {
         &self,
         _request: &Request,
         ino: INodeNo,
-        _fh: FileHandle,
+        fh: FileHandle,
         offset: u64,
         size: u32,
         _flags: OpenFlags,
         _lock_owner: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        match self.0.node(ino.0).and_then(|n| n.read(offset, size)) {
+        let read = if is_view(ino.0) {
+            self.0.read_view(fh.0, offset, size)
+        } else {
+            self.0.node(ino.0).and_then(|n| n.read(offset, size))
+        };
+        match read {
             Ok(data) => reply.data(&data),
             Err(e) => reply.error(e),
         }
@@ -329,6 +359,9 @@ impl Filesystem for FuseHandler {
         _lock_owner: LockOwner,
         reply: ReplyEmpty,
     ) {
+        if is_view(ino.0) {
+            return reply.ok();
+        }
         if let Some(recorder) = &self.0.recorder {
             recorder.flushed(request.pid(), fh.0 >> 1);
         }
@@ -349,6 +382,10 @@ impl Filesystem for FuseHandler {
         _flush: bool,
         reply: ReplyEmpty,
     ) {
+        if is_view(ino.0) {
+            self.0.close_view(fh.0);
+            return reply.ok();
+        }
         if let Ok(node) = self.0.node(ino.0) {
             self.0.release(&node, fh.0 & 1 != 0);
         }
@@ -470,6 +507,9 @@ impl Filesystem for FuseHandler {
         size: u32,
         reply: ReplyXattr,
     ) {
+        if is_view(ino.0) {
+            return reply.error(Errno::EOPNOTSUPP);
+        }
         let node = self.0.node(ino.0);
         reply_sized(
             reply,
@@ -479,6 +519,9 @@ impl Filesystem for FuseHandler {
     }
 
     fn listxattr(&self, request: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
+        if is_view(ino.0) {
+            return reply.error(Errno::EOPNOTSUPP);
+        }
         let principal = self.0.groups.principal(request);
         let node = self.0.node(ino.0);
         reply_sized(

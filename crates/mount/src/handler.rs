@@ -12,6 +12,7 @@ use crate::nodes::Node;
 use crate::options::Options;
 use crate::record::Recorder;
 use crate::session::{Mounted, begin};
+use crate::views::{ViewEntry, is_view};
 use crate::write_journal;
 use esker_model::namespace::{Content, Kind};
 use fuser::{
@@ -159,6 +160,14 @@ impl FuseHandler {
         offset: u64,
         reply: &mut ReplyDirectory,
     ) -> Answer<()> {
+        if is_view(ino.0) {
+            return self
+                .0
+                .list_view((ino.0, fh.0), offset, &mut |position, name, entry| {
+                    let (number, kind) = self.0.view_entry_number(entry);
+                    reply.add(INodeNo(number), position, kind, name)
+                });
+        }
         let node = self.0.node(ino.0)?;
         let dots = [(".", node.number), ("..", node.parent_number())];
         for (place, (dot, number)) in (1..).zip(dots) {
@@ -190,6 +199,9 @@ impl FuseHandler {
         reply: &mut ReplyDirectoryPlus,
     ) -> Answer<()> {
         let timeout = self.0.options.timeout;
+        if is_view(ino.0) {
+            return self.list_views_with_attributes((ino, fh), offset, reply);
+        }
         let node = self.0.node(ino.0)?;
         if offset < 2 {
             let own = self.0.attributes_of(&node)?;
@@ -226,6 +238,31 @@ impl FuseHandler {
                 } else {
                     ControlFlow::Continue(())
                 }
+            })
+    }
+}
+
+impl FuseHandler {
+    /// Lists the entries of a directory of views behind a position, with their attributes.
+    fn list_views_with_attributes(
+        &self,
+        (ino, fh): (INodeNo, FileHandle),
+        offset: u64,
+        reply: &mut ReplyDirectoryPlus,
+    ) -> Answer<()> {
+        let timeout = self.0.options.timeout;
+        self.0
+            .list_view((ino.0, fh.0), offset, &mut |position, name, entry| {
+                // A file that was removed meanwhile is left out.
+                let Ok(attributes) = self.0.register_view_entry(entry) else {
+                    return false;
+                };
+                let number = attributes.ino;
+                let full = reply.add(number, position, name, &timeout, &attributes, GENERATION);
+                if full && matches!(entry, ViewEntry::File(..)) {
+                    self.0.forget_view(number.0, 1);
+                }
+                full
             })
     }
 }

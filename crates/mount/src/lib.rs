@@ -4,7 +4,8 @@
 //!  program ──► kernel ──► Files (fuse.rs, handler.rs: the calls of the FUSE protocol)
 //!                │          ├─ names.rs    look-ups, changes of names, attributes          ──► Target: the namespace
 //!                │          ├─ content.rs  open files, and publishing what was written     ──► data.rs: objects in folders
-//!                │          └─ list.rs     directories
+//!                │          ├─ list.rs     directories
+//!                │          └─ view_calls  what the database knows about files, below `.esker`
 //!                └── passthrough: reads and writes of open files go straight to the backing file
 //! ```
 //!
@@ -35,6 +36,8 @@ mod options;
 pub mod orphans;
 mod record;
 mod session;
+mod view_calls;
+mod views;
 pub mod write_journal;
 mod xattrs;
 

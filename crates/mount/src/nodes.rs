@@ -17,6 +17,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// Inode number of the root directory.
 pub(crate) const ROOT: u64 = 1;
+/// Lowest inode number of a file. Lower ones are those of the root directory and of views.
+pub(crate) const VIEW_NUMBERS: u64 = 1 << 32;
 const SHARDS: usize = 64;
 /// Largest number of names remembered of one file.
 const NAMES_MAX: usize = 8;
@@ -231,7 +233,11 @@ impl Nodes {
         let half =
             id.0.last_chunk()
                 .map_or(0, |half| u64::from_be_bytes(*half));
-        half.max(ROOT + 1)
+        if half < VIEW_NUMBERS {
+            half | 1 << 63
+        } else {
+            half
+        }
     }
 
     /// Returns the node of a file, if the kernel knows it.
@@ -266,7 +272,7 @@ impl Nodes {
                 return node;
             }
             drop(shard);
-            number = number.wrapping_add(1).max(ROOT + 1);
+            number = number.wrapping_add(1).max(VIEW_NUMBERS);
         }
     }
 

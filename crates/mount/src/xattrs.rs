@@ -1,6 +1,6 @@
 //! Extended attributes, tags among them, and file system statistics.
 
-use crate::attributes;
+use crate::attributes::{self, FsSpace};
 use crate::files::{Answer, Files};
 use crate::nodes::Node;
 use esker_model::namespace::{Change, SpaceBy, XattrMode};
@@ -12,16 +12,6 @@ use std::time::{Duration, Instant};
 const CREATE: i32 = 1;
 const REPLACE: i32 = 2;
 const REMEMBERED: Duration = Duration::from_secs(1);
-
-/// Total size and free space of the data folders.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct FsSpace {
-    pub(crate) blocks: u64,
-    pub(crate) free: u64,
-    pub(crate) available: u64,
-    pub(crate) files: u64,
-    pub(crate) block_bytes: u32,
-}
 
 impl Files {
     /// Reads the value of an attribute.

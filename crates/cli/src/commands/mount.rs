@@ -4,8 +4,10 @@ use crate::args::{MountArgs, UmountArgs};
 use crate::commands::remote;
 use anyhow::Context as _;
 use esker::Database;
+use esker::lineage::{LineageOptions, TreeStyle, impact, lineage, render_json, render_tree};
 use esker_model::namespace::{NamePath, Namespace};
-use esker_model::{Error, Result};
+use esker_model::object::Principal;
+use esker_model::{Error, GraphRead as _, NeverCancel, Result, VertexId};
 use esker_mount::{Mounted, Options, Recorder, Target, UnmountMode, mount_point};
 use esker_terminal::context::Context;
 use esker_terminal::exit::{Outcome, usage};
@@ -32,7 +34,41 @@ impl Target for Mountable {
     fn persist(&self) -> Result<()> {
         self.0.persist()
     }
+
+    fn views(&self) -> &'static [&'static str] {
+        &VIEWS
+    }
+
+    fn view(&self, view: &str, principal: &Principal, file: VertexId) -> Result<Vec<u8>> {
+        let database = self.0.on_behalf_of(Some(principal));
+        let schema = database.schema()?;
+        let options = LineageOptions {
+            vertices: Some(VIEW_VERTICES_MAX),
+            edges: Some(VIEW_EDGES_MAX),
+            ..LineageOptions::default()
+        };
+        let found = if view.starts_with("impact") {
+            impact(&database, file, &options, &NeverCancel)?
+        } else {
+            lineage(&database, file, &options, &NeverCancel)?
+        };
+        let mut text = if view.strip_suffix(".json").is_some() {
+            render_json(&found, &schema)
+        } else {
+            render_tree(&found, &schema, &TreeStyle::default())
+        };
+        text.truncate(text.trim_end().len());
+        text.push('\n');
+        Ok(text.into_bytes())
+    }
 }
+
+/// Views of files: how they were made and what was made of them, as text and as JSON.
+const VIEWS: [&str; 4] = ["lineage", "lineage.json", "impact", "impact.json"];
+/// Largest number of vertices in a view; the text says that more were not followed.
+const VIEW_VERTICES_MAX: u64 = 10_000;
+/// Largest number of edges that are read for a view.
+const VIEW_EDGES_MAX: u64 = 1_000_000;
 
 /// An origin as the target of a mount.
 struct RemoteTarget(remote::RemoteNamespace);

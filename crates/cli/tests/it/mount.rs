@@ -306,6 +306,14 @@ fn what_programs_do_becomes_lineage() {
     let said = lineage_with(&lab, "impact", "mnt/raw", "sort mnt/raw");
     assert!(said.contains("file:/last"), "{said}");
 
+    // The mount shows the same below `.esker`.
+    let view = |path: &str| fs::read_to_string(lab.at().join(".esker").join(path)).unwrap();
+    assert_eq!(view("lineage/last"), lab.well(&["lineage", "mnt/last"]));
+    assert_eq!(
+        view("impact.json/raw"),
+        lab.well(&["impact", "mnt/raw", "--format", "json"])
+    );
+
     // The history stays with the file across renames and after removal.
     fs::rename(lab.at().join("last"), lab.at().join("final")).unwrap();
     assert!(lab.well(&["lineage", "mnt/final"]).contains("job:4711"));

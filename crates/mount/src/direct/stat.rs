@@ -1,7 +1,7 @@
 //! File attributes in the form of C's `struct stat`.
 
 use crate::attributes;
-use crate::xattrs::FsSpace;
+use crate::attributes::FsSpace;
 use esker_model::namespace::{Inode, Kind};
 use fuser::FileAttr;
 

@@ -18,3 +18,4 @@ mod rules;
 mod rules_names;
 mod rules_table;
 mod scratch;
+mod views;

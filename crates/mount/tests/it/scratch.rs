@@ -2,7 +2,8 @@
 
 use esker::{Database, OpenOptions};
 use esker_model::namespace::Namespace;
-use esker_model::{NeverCancel, Result};
+use esker_model::object::Principal;
+use esker_model::{Error, NeverCancel, Result, VertexId};
 use esker_mount::data::Folders;
 use esker_mount::orphans::{Search, check};
 use esker_mount::{Mounted, Options, Target, UnmountMode};
@@ -23,6 +24,21 @@ impl Target for Served {
 
     fn persist(&self) -> Result<()> {
         self.0.persist()
+    }
+
+    fn views(&self) -> &'static [&'static str] {
+        &["reader", "nothing"]
+    }
+
+    /// The view `reader` says who reads which file; the other one has nothing to tell.
+    fn view(&self, view: &str, principal: &Principal, file: VertexId) -> Result<Vec<u8>> {
+        match view {
+            "reader" => Ok(format!("{} reads {file}\n", principal.uid).into_bytes()),
+            _ => Err(Error::NoVertex {
+                name: file.to_string(),
+                hint: String::new(),
+            }),
+        }
     }
 }
 
