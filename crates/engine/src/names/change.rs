@@ -117,16 +117,7 @@ impl Txn<'_, '_> {
     ) -> Result<NamedEntry> {
         match self.reach(names, principal, path, follow)? {
             Reached::Directory(_) => Err(Errno::Busy.at(path).into()),
-            Reached::Entry(_, _, Err(_)) => Err(Errno::NotFound.at(path).into()),
-            Reached::Entry(parent, name, Ok(found)) => {
-                let inode = rows::inode(&*self.overlay, found.dentry.clone())?;
-                Ok(NamedEntry {
-                    parent,
-                    name,
-                    found,
-                    inode,
-                })
-            }
+            Reached::Entry(parent, name, found) => self.existing_entry((parent, name, found), path),
         }
     }
 

@@ -102,7 +102,7 @@ impl Txn<'_, '_> {
     }
 
     /// Reads the inode of an entry, which must exist.
-    fn existing_entry(
+    pub(super) fn existing_entry(
         &self,
         (parent, name, found): ResolvedEntry,
         path: &NamePath,
@@ -335,7 +335,7 @@ impl Txn<'_, '_> {
     }
 }
 
-type ResolvedEntry = (Arc<Directory>, Name, Result<Box<rows::Found>, (u64, u8)>);
+pub(super) type ResolvedEntry = (Arc<Directory>, Name, Result<Box<rows::Found>, (u64, u8)>);
 
 fn entry(reached: Reached, path: &NamePath) -> Result<ResolvedEntry> {
     match reached {
