@@ -123,6 +123,8 @@ def test_traversals_by_calls_and_by_text(lab):
     assert found.names == []
     with pytest.raises(esker.InvalidError):
         lab.travel("v(")
+    with pytest.raises(esker.InvalidError, match="did you mean `wasWrittenBy`"):
+        lab.travel('v("file:/plot.png").e("write").v()')
 
 
 def test_differences(lab):
@@ -146,6 +148,13 @@ def test_objects_and_files(db):
     assert db.find("note = 'it''s'")["level"] == [0]
     with pytest.raises(esker.InvalidError, match="did you mean `level`"):
         db.find("levle = 1")
+    with pytest.raises(esker.InvalidError, match="`step` holds numbers; 'first' matches none"):
+        db.find("step = 'first'")
+    assert len(db.find("step = 'first'", lenient=True)) == 0
+    with pytest.raises(esker.InvalidError, match="`step` holds numbers"):
+        db.count("step = 'first'")
+    with pytest.raises(esker.InvalidError, match="`step` holds numbers"):
+        db.tag("step = 'first'", {"note": 1})
     db.mkdir("/d")
     db.create("/d/f")
     db.rename("/d/f", "/d/g")

@@ -70,6 +70,8 @@ async def call_all_tools(target: str, *options: str) -> None:
         runs = sorted(v["id"] for v in answer["vertices"] if v["type"] == "Job" and "-" in v["id"])
         answer = answer_of(await call("find", filter="peak > 2 and Name = 'energy'"))
         assert [o["attributes"]["name"] for o in answer["objects"]] == ["energy"], answer
+        wrong = await call("find", filter="step = 'first'")
+        assert failed(wrong) and "`step` holds numbers" in wrong.content[0].text, wrong
         answer = answer_of(await call("diff", before=runs[0], after=runs[-1]))
         assert answer["before"] == runs[0], answer
         query = "SELECT ?s WHERE { ?s ?p 42 }"

@@ -89,6 +89,13 @@ pub(crate) fn filter_of(text: &str) -> Result<Expr> {
     Expr::parse(text, i64::try_from(now).ok()).map_err(|e| invalid(e.render(text)))
 }
 
+/// Parses a filter of objects and checks that values have the kinds of their attributes.
+pub(crate) fn object_filter(database: &Database, text: &str) -> Result<Expr> {
+    let filter = filter_of(text)?;
+    filter.check_kinds_of_objects(&*database.schema()?)?;
+    Ok(filter)
+}
+
 /// An open database; other Python threads can run during calls.
 #[pyclass(frozen, module = "esker._esker")]
 pub(crate) struct Core {
@@ -381,7 +388,7 @@ impl Core {
         work(py, |signals| {
             let find = Find {
                 count: true,
-                ..Find::all(filter_of(filter)?)
+                ..Find::all(object_filter(&database, filter)?)
             };
             Ok(database
                 .find(&find, signals, &mut |_| ControlFlow::Continue(()))?
@@ -401,7 +408,7 @@ impl Core {
         let set = properties_of(set)?;
         work(py, |signals| {
             let change = TagWhere {
-                filter: filter_of(filter)?,
+                filter: object_filter(&database, filter)?,
                 change: TagChange {
                     set,
                     keep: false,
@@ -548,6 +555,7 @@ impl Core {
         let database = self.database(py)?;
         work(py, |signals| {
             let traversal = Traversal::parse(chain)?;
+            traversal.check_possible(&*database.schema()?)?;
             let budget = Budget {
                 steps,
                 edges,

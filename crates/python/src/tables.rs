@@ -3,7 +3,7 @@
 use crate::cancel::work;
 use crate::columns::{Columns, PropertyColumns, Table, json_of, of_mixed, of_values};
 use crate::database::{
-    CHUNK, all_vertices, edge_type_name, filter_of, names_of, vertex_of, vertex_type_name,
+    CHUNK, all_vertices, edge_type_name, filter_of, names_of, object_filter, vertex_of, vertex_type_name,
 };
 use crate::error::invalid;
 use crate::value::as_of;
@@ -114,12 +114,15 @@ pub(crate) fn vertices(
     let version = as_of(py, when)?;
     let (schema, found) = work(py, |signals| {
         let schema = database.schema()?;
-        let expr = filter_of(filter)?.with_vertex_types(&schema)?;
+        let type_id = schema.vertex_type_id(type_name)?;
+        let expr = filter_of(filter)?;
+        expr.check_kinds_of(&schema, type_id)?;
+        let expr = expr.with_vertex_types(&schema)?;
         let prepared = Prepared::new(&expr);
         let select = VertexSelect {
             as_of: version,
             deleted,
-            ..VertexSelect::of(schema.vertex_type_id(type_name)?)
+            ..VertexSelect::of(type_id)
         };
         let (mut found, limit) = (Vec::new(), limit.unwrap_or(usize::MAX));
         database.scan_vertices(&select, &mut |vertex| {
@@ -191,6 +194,10 @@ pub(crate) fn objects(
         });
         Err(invalid(each.collect::<Vec<_>>().join("\n")))
     };
+    let parsed = |text: &str| match lenient {
+        true => filter_of(text),
+        false => object_filter(database, text),
+    };
     let mut table = Table::default();
     if let Some(names) = select {
         let names: Vec<String> = names.into_iter().filter(|n| n != "id").collect();
@@ -198,7 +205,7 @@ pub(crate) fn objects(
             let find = Find {
                 select: Some(names),
                 limit,
-                ..Find::all(filter_of(filter)?)
+                ..Find::all(parsed(filter)?)
             };
             let found = database.find_columns(&find, signals)?;
             refuse(&found.report)?;
@@ -213,7 +220,7 @@ pub(crate) fn objects(
         let (ids, properties) = work(py, |signals| {
             let find = Find {
                 limit,
-                ..Find::all(filter_of(filter)?)
+                ..Find::all(parsed(filter)?)
             };
             let (mut ids, mut properties) = (Vec::new(), PropertyColumns::default());
             let report = database.find(&find, signals, &mut |found| {

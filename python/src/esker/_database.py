@@ -409,10 +409,11 @@ class Database:
             select: attributes to return; with it, a search of objects is about ten times as fast.
             as_of: time of their state (by a scan).
             limit: maximum number of rows.
-            lenient: whether names that no object has are accepted.
+            lenient: for objects, whether names that no object has and values of another kind than the attribute's are accepted.
 
         Raises:
-            InvalidError: the filter is malformed (a caret shows where), or names an attribute that no object has.
+            InvalidError: the filter is malformed (a caret shows where), names an attribute that no object has, or compares an attribute with a
+                value of another kind.
         """
         chosen = None if select is None else list(select)
         if type.lower() == "object" and as_of is None:

@@ -204,8 +204,10 @@ pub(super) fn tag(request: &ApiRequest<'_>) -> Answer {
         schema: &schema,
         paths: None,
     };
+    let filter = filter(body.text("filter")?)?;
+    filter.check_kinds_of_objects(&*request.service.schema()?)?;
     let change = TagWhere {
-        filter: filter(body.text("filter")?)?,
+        filter,
         change: TagChange {
             set: body.properties("set", None)?,
             keep: body.flag("keep")?,

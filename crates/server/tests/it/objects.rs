@@ -327,6 +327,27 @@ fn mistakes_are_told() {
         ),
         (
             "GET",
+            "/api/v1/tags/values?name=step&filter=step%20=%20%27first%27",
+            "",
+            400,
+            "`step` holds numbers; 'first' matches none",
+        ),
+        (
+            "GET",
+            "/api/v1/search?q=step%20=%20%27first%27",
+            "",
+            400,
+            "`step` holds numbers; 'first' matches none",
+        ),
+        (
+            "POST",
+            "/api/v1/tag",
+            r#"{"filter": "step = 'first'", "set": {"a": 1}}"#,
+            400,
+            "`step` holds numbers; 'first' matches none",
+        ),
+        (
+            "GET",
             "/api/v1/find?limit=0",
             "",
             400,

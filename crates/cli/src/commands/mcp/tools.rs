@@ -280,6 +280,8 @@ fn schema(tool_context: &ToolContext, _: &CheckedArguments<'_>, stop: &Stop) -> 
 fn find(tool_context: &ToolContext, arguments: &CheckedArguments<'_>, stop: &Stop) -> ToolAnswer {
     let text = arguments.text("filter")?;
     let filter = search::parse(text).map_err(|e| e.to_string())?;
+    let schema = tool_context.database.schema().map_err(error_text)?;
+    filter.check_kinds_of_objects(&schema).map_err(error_text)?;
     let most = arguments.number("limit")?.unwrap_or(u64::MAX);
     let most = most.min(tool_context.limits.rows as u64);
     let find = Find {

@@ -423,6 +423,7 @@ fn by_filter(
     (from, limit): (usize, usize),
     begun: Instant,
 ) -> Answer {
+    filter.check_kinds_of_objects(&*request.service.schema()?)?;
     let find = Find {
         filter,
         select: None,

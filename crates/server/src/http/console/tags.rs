@@ -25,8 +25,10 @@ pub(in super::super) fn values(request: &ApiRequest<'_>) -> Answer {
         .number("limit")?
         .unwrap_or(30)
         .clamp(1, TOP_MAX) as usize;
+    let filter = filter(request.query.get("filter").unwrap_or_default())?;
+    filter.check_kinds_of_objects(&*request.service.schema()?)?;
     let find = Find {
-        filter: filter(request.query.get("filter").unwrap_or_default())?,
+        filter,
         select: Some(vec![name.to_owned()]),
         limit: None,
         count: false,
