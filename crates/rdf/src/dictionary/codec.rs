@@ -98,6 +98,7 @@ impl Dictionary {
             segments.push(Arc::new(Segment::new(1)));
         }
         let dictionary = Self {
+            recent: 0,
             heads: Arc::new(heads),
             segments,
         };

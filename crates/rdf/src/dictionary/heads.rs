@@ -1,7 +1,6 @@
 //! Shared parts of terms: IRI prefixes, languages, datatypes.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
 /// The kind of a term, with the text that it shares with other terms.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,7 +26,8 @@ const PREFIXES_MAX: usize = 1 << 16;
 #[derive(Debug, Clone)]
 pub(crate) struct Heads {
     list: Vec<Head>,
-    known: HashMap<(u8, Arc<str>), u32>,
+    /// Numbers of heads by kind and text.
+    known: HashMap<u8, HashMap<Box<str>, u32>>,
     prefixes: usize,
 }
 
@@ -57,13 +57,15 @@ impl Heads {
     }
 
     pub(crate) fn bytes(&self) -> usize {
-        self.known.keys().map(|(_, k)| 2 * k.len() + 80).sum()
+        let texts = self.known.values().flat_map(|heads| heads.keys());
+        texts.map(|text| 2 * text.len() + 80).sum()
     }
 
     pub(crate) fn add(&mut self, head: Head) -> u32 {
         let n = self.list.len() as u32;
         if let Some(key) = key(&head) {
-            self.known.insert((key.0, Arc::from(key.1)), n);
+            let heads = self.known.entry(key.0).or_default();
+            heads.insert(key.1.into(), n);
             self.prefixes += usize::from(key.0 == b'<');
         }
         self.list.push(head);
@@ -71,8 +73,7 @@ impl Heads {
     }
 
     fn find(&self, kind: u8, text: &str) -> Option<u32> {
-        // A tuple with a borrowed text cannot be looked up, so the key is allocated; this happens only for new terms.
-        self.known.get(&(kind, Arc::from(text))).copied()
+        self.known.get(&kind)?.get(text).copied()
     }
 
     /// Returns the head of an IRI and the length of its prefix; `None` if the head must be added first.

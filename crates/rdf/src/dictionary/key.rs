@@ -2,7 +2,7 @@
 
 use super::triple;
 use crate::error::{Error, Result};
-use crate::id::XSD;
+use crate::id::{self, Id, XSD};
 use oxrdf::{BaseDirection, BlankNodeRef, Literal, LiteralRef, NamedNodeRef, Term, TermRef};
 use std::fmt::Write as _;
 
@@ -67,6 +67,14 @@ impl<'a> Key<'a> {
             Self::Plain(value)
         } else {
             Self::Typed(value, datatype)
+        }
+    }
+
+    /// Returns the id of a value that its id encodes.
+    pub(crate) fn inline(&self) -> Option<Id> {
+        match self {
+            Self::Typed(value, datatype) => id::inline(value, datatype),
+            _ => None,
         }
     }
 

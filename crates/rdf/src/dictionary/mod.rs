@@ -31,6 +31,8 @@ const COPIED_MAX: usize = 2048;
 pub struct Dictionary {
     heads: Arc<Heads>,
     segments: Vec<Arc<Segment>>,
+    /// Number of the language or datatype of the latest new term: the next one often has the same.
+    recent: u32,
 }
 
 impl Default for Dictionary {
@@ -38,6 +40,7 @@ impl Default for Dictionary {
         Self {
             heads: Arc::default(),
             segments: vec![Arc::new(Segment::new(1))],
+            recent: PLAIN,
         }
     }
 }
@@ -69,9 +72,7 @@ impl Dictionary {
 
     /// Returns the id of a stored term.
     pub fn find(&self, key: &Key<'_>) -> Option<Id> {
-        if let Key::Typed(value, datatype) = key
-            && let Some(id) = id::inline(value, datatype)
-        {
+        if let Some(id) = key.inline() {
             return Some(id);
         }
         if let Key::Triple(text) = key {
@@ -84,7 +85,11 @@ impl Dictionary {
                     self.find(&Key::TripleIds(&tail))
                 });
         }
-        let hash = key.hash();
+        self.find_hashed(key, key.hash())
+    }
+
+    /// Looks up a term as [`Self::find`] does, with a precomputed hash; the term must be neither an inline value nor a [`Key::Triple`].
+    pub(crate) fn find_hashed(&self, key: &Key<'_>, hash: u64) -> Option<Id> {
         self.segments
             .iter()
             .find_map(|s| s.find(key, hash, &self.heads))
@@ -102,9 +107,7 @@ impl Dictionary {
 
     /// Returns the id of a term and adds the term if it is new.
     pub fn intern(&mut self, key: &Key<'_>) -> Result<Id> {
-        if let Key::Typed(value, datatype) = key
-            && let Some(id) = id::inline(value, datatype)
-        {
+        if let Some(id) = key.inline() {
             return Ok(id);
         }
         if let Key::Triple(text) = key {
@@ -120,11 +123,14 @@ impl Dictionary {
 
     /// Interns a term like [`Self::intern`], with a precomputed hash; the term must be neither an inline value nor a [`Key::Triple`].
     pub(crate) fn intern_hashed(&mut self, key: &Key<'_>, hash: u64) -> Result<Id> {
-        for segment in &self.segments {
-            if let Some(id) = segment.find(key, hash, &self.heads) {
-                return Ok(id);
-            }
+        match self.find_hashed(key, hash) {
+            Some(id) => Ok(id),
+            None => self.add_hashed(key, hash),
         }
+    }
+
+    /// Adds a term that is not stored yet, as [`Self::intern_hashed`] does.
+    pub(crate) fn add_hashed(&mut self, key: &Key<'_>, hash: u64) -> Result<Id> {
         let (head, tail) = match *key {
             Key::Iri(iri) => {
                 let (head, cut) = match self.heads.of_iri(iri) {
@@ -147,8 +153,16 @@ impl Dictionary {
         last.add(head, tail, hash, heads)
     }
 
+    /// Returns the number of the head with a language or datatype.
     fn suffix(&mut self, kind: u8, text: &str) -> u32 {
+        match (kind, self.heads.get(self.recent)) {
+            (b'@', Head::Lang(recent)) | (b'^', Head::Typed(recent)) if **recent == *text => {
+                return self.recent;
+            }
+            _ => {}
+        }
         if let Some(n) = self.heads.of_suffix(kind, text) {
+            self.recent = n;
             return n;
         }
         let head = match kind {
@@ -211,12 +225,13 @@ impl Dictionary {
     /// of one batch overlap.
     pub(crate) fn find_many(&self, keys: &[Key<'_>], hashes: &[u64], ids: &mut Vec<Id>) {
         ids.clear();
-        let find = |key: &Key<'_>, hash: u64| {
-            self.segments
-                .iter()
-                .find_map(|s| s.find(key, hash, &self.heads))
-                .unwrap_or(UNBOUND)
-        };
+        let find = |key: &Key<'_>, hash: u64| self.find_hashed(key, hash).unwrap_or(UNBOUND);
+        self.prefetch(hashes);
+        ids.extend(keys.iter().zip(hashes).map(|(key, hash)| find(key, *hash)));
+    }
+
+    /// Loads what look-ups of these hashes read into the processor's caches.
+    pub(crate) fn prefetch(&self, hashes: &[u64]) {
         if let [segment] = self.segments.as_slice() {
             let slots: Vec<Option<u32>> = hashes.iter().map(|h| segment.first_slot(*h)).collect();
             let places: Vec<Option<usize>> = slots
@@ -232,7 +247,11 @@ impl Dictionary {
             }
             std::hint::black_box(touched);
         }
-        ids.extend(keys.iter().zip(hashes).map(|(key, hash)| find(key, *hash)));
+    }
+
+    /// Makes room for new terms.
+    pub(crate) fn reserve(&mut self, terms: usize) {
+        last(&mut self.segments, &self.heads).reserve(terms, &self.heads);
     }
 
     /// Returns the pieces of the term with an id.

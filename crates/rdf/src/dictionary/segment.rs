@@ -144,6 +144,14 @@ impl Segment {
         Ok(self.first + i as u32)
     }
 
+    /// Makes room for more terms in the hash table.
+    pub(crate) fn reserve(&mut self, terms: usize, heads: &Heads) {
+        let size = ((self.len() + terms + 1) * 10 / 6 + 1).next_power_of_two();
+        if size > self.slots.len().max(64) {
+            self.rehash(size, self.len(), heads);
+        }
+    }
+
     fn insert_slot(&mut self, i: u32, hash: u64) {
         let mask = self.slots.len() - 1;
         let mut at = hash as usize & mask;

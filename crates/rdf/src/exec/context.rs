@@ -4,6 +4,7 @@ use crate::algebra::{Node, Service, VariableNames};
 use crate::dictionary::triple::{self, Kind};
 use crate::dictionary::{Dictionary, Key, Parts};
 use crate::error::{Error, Result};
+use crate::expr::Pattern;
 use crate::guard::Guard;
 use crate::id::{Id, LOCAL, UNBOUND};
 use crate::input_bindings::InputBindings;
@@ -111,7 +112,8 @@ pub struct Context<'a> {
     pub(super) rows_left: Cell<usize>,
     /// Evaluation of EXISTS, set by the executor.
     pub(crate) exists: Cell<Option<Exists>>,
-    regexes: RefCell<HashMap<(String, String), Option<regex::Regex>>>,
+    /// Compiled regular expressions by text and flags; `None` for invalid ones.
+    patterns: RefCell<Vec<((String, String), Option<Pattern>)>>,
     pub(super) memory: super::memory::Memory,
     /// Stack of active graphs, the innermost last.
     graphs: RefCell<Vec<Arc<Graph>>>,
@@ -140,7 +142,7 @@ impl<'a> Context<'a> {
             profile: false,
             rows_left: Cell::new(usize::MAX),
             exists: Cell::new(None),
-            regexes: RefCell::default(),
+            patterns: RefCell::default(),
             memory: super::memory::Memory::default(),
             graphs: RefCell::new(vec![data.graph(UNBOUND).cloned().unwrap_or_default()]),
             named: data
@@ -174,7 +176,7 @@ impl<'a> Context<'a> {
             profile: self.profile,
             rows_left: Cell::new(usize::MAX),
             exists: Cell::new(self.exists.get()),
-            regexes: RefCell::default(),
+            patterns: RefCell::default(),
             graphs: RefCell::new(vec![self.graph()]),
             named: self.named.clone(),
             names: OnceCell::new(),
@@ -244,18 +246,51 @@ impl<'a> Context<'a> {
                     })
                 });
         }
-        if let Some(id) = self.data.dictionary.find(key) {
+        if let Some(id) = key.inline() {
+            return id;
+        }
+        let hash = key.hash();
+        if let Some(id) = self.data.dictionary.find_hashed(key, hash) {
             return id;
         }
         // The query's local dictionary numbers from 1.
         let mut local = self.local.borrow_mut();
-        if let Some(n) = local.find(key) {
+        if let Some(n) = local.find_hashed(key, hash) {
             return LOCAL + n;
         }
         let number = self
             .reserve_term(key.bytes())
-            .and_then(|()| local.intern(key));
+            .and_then(|()| local.add_hashed(key, hash));
         self.or_fail(number).map_or(UNBOUND, |n| LOCAL + n)
+    }
+
+    /// Returns the ids of terms like [`Self::number_key`], and the number of terms that are new. None may be a triple term or an inline value.
+    pub(super) fn number_keys(&self, keys: &[Key<'_>]) -> (Vec<Id>, usize) {
+        let hashes: Vec<u64> = keys.iter().map(Key::hash).collect();
+        let mut ids = Vec::with_capacity(keys.len());
+        self.data.dictionary.find_many(keys, &hashes, &mut ids);
+        let mut local = self.local.borrow_mut();
+        local.prefetch(&hashes);
+        let mut new = 0;
+        for ((key, hash), id) in keys.iter().zip(hashes).zip(&mut ids) {
+            if *id == UNBOUND {
+                let found = local.find_hashed(key, hash);
+                new += usize::from(found.is_none());
+                let number = found.or_else(|| {
+                    let reserved = self.reserve_term(key.bytes());
+                    self.or_fail(reserved.and_then(|()| local.add_hashed(key, hash)))
+                });
+                *id = number.map_or(UNBOUND, |n| LOCAL + n);
+            }
+        }
+        (ids, new)
+    }
+
+    /// Makes room for new terms, if the memory limit permits it.
+    pub(super) fn reserve_terms(&self, terms: usize) {
+        if self.fits(terms, 4).is_ok() {
+            self.local.borrow_mut().reserve(terms);
+        }
     }
 
     /// Returns the id of the triple term with these parts; unbound if a part is unbound or they form no triple.
@@ -333,12 +368,12 @@ impl<'a> Context<'a> {
         oxrdf::BlankNode::new_unchecked(text)
     }
 
-    /// Runs a function with a compiled regular expression.
-    pub fn regex<T>(
+    /// Runs a function with a compiled regular expression; `None` if the expression or a flag is invalid.
+    pub(crate) fn regex<T>(
         &self,
         pattern: &str,
         flags: &str,
-        run: impl FnOnce(&regex::Regex) -> T,
+        run: impl FnOnce(&Pattern) -> T,
     ) -> Option<T> {
         if pattern.len() > PATTERN_BYTES_MAX {
             return self.or_fail(Err(Error::LongPattern {
@@ -346,16 +381,19 @@ impl<'a> Context<'a> {
                 limit: PATTERN_BYTES_MAX,
             }));
         }
-        let mut known = self.regexes.borrow_mut();
-        // Regular expressions may be computed, a different one for each row.
-        if known.len() >= PATTERNS_KEPT {
-            known.clear();
+        let mut patterns = self.patterns.borrow_mut();
+        let is_it = |((p, f), _): &&((String, String), _)| p == pattern && f == flags;
+        if let Some((_, compiled)) = patterns.iter().find(is_it) {
+            return compiled.as_ref().map(run);
         }
-        known
-            .entry((pattern.to_owned(), flags.to_owned()))
-            .or_insert_with(|| crate::expr::regex(pattern, flags))
-            .as_ref()
-            .map(run)
+        // Regular expressions may be computed, a different one for each row.
+        if patterns.len() >= PATTERNS_KEPT {
+            patterns.clear();
+        }
+        let compiled = Pattern::compile(pattern, flags);
+        let result = compiled.as_ref().map(run);
+        patterns.push(((pattern.to_owned(), flags.to_owned()), compiled));
+        result
     }
 }
 

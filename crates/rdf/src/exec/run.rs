@@ -110,14 +110,7 @@ fn values(vars: &[Var], rows: &[Vec<Id>]) -> Table {
 
 /// `BIND`: adds a computed column.
 fn extend(ctx: &Context<'_>, mut table: Table, var: Var, expr: &Expr) -> Result<Table> {
-    let mut column = Vec::with_capacity(table.len());
-    for r in 0..table.len() {
-        if r % 1024 == 0 {
-            ctx.check()?;
-        }
-        let id = expr.eval(ctx, table.row(r)).map_or(UNBOUND, |v| v.id(ctx));
-        column.push(id);
-    }
+    let column = super::numbering::ids(ctx, &table, expr)?;
     table.set_column(var, column);
     Ok(table)
 }

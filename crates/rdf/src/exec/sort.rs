@@ -174,14 +174,7 @@ fn ids(ctx: &Context<'_>, table: &Table, expr: &Expr) -> Result<Vec<Id>> {
             .column(*v)
             .map_or_else(|| vec![UNBOUND; table.len()], <[Id]>::to_vec));
     }
-    let mut ids = Vec::with_capacity(table.len());
-    for r in 0..table.len() {
-        if r % 1024 == 0 {
-            ctx.check()?;
-        }
-        ids.push(expr.eval(ctx, table.row(r)).map_or(UNBOUND, |v| v.id(ctx)));
-    }
-    Ok(ids)
+    super::numbering::ids(ctx, table, expr)
 }
 
 /// Returns for each row the rank of its key among the distinct keys; each key is computed and compared once.

@@ -1,12 +1,12 @@
 //! Function calls. Common functions are implemented here, the rest by the `spareval` library.
 
-use super::regex::fragments;
 use super::value::{Value, is_literal, lexical, text};
-use super::{Expr, Val, boolean};
+use super::{Expr, Val, boolean, cast, string};
+use crate::dictionary::{Head, Parts};
 use crate::error::Error;
 use crate::exec::{Context, Row, STRING_BYTES_MAX};
-use crate::id::UNBOUND;
-use oxrdf::{BaseDirection, BlankNode, Literal, NamedNode, Term, Variable};
+use crate::id::{UNBOUND, XSD};
+use oxrdf::{BlankNode, Literal, NamedNode, Term, Variable};
 use spareval::QueryEvaluator;
 use spargebra::algebra::Function;
 use sparopt::algebra::Expression;
@@ -36,60 +36,44 @@ pub(crate) fn fitting(ctx: &Context<'_>, bytes: usize) -> Option<()> {
 fn called(ctx: &Context<'_>, row: Row<'_>, f: &Function, args: &[Expr]) -> Option<Val> {
     let arg = |i: usize| args.get(i)?.eval(ctx, row);
     let value = |i: usize| arg(i)?.value(ctx);
-    // Lexical form of a literal.
-    let written = |i: usize| -> Option<String> {
-        match arg(i)?.value_or_term(ctx)? {
-            Term::Literal(l) => Some(l.destruct().0),
-            _ => None,
-        }
-    };
     Some(match f {
-        Function::Str => Val::Value(text(match arg(0)?.value_or_term(ctx)? {
-            Term::NamedNode(n) => n.into_string(),
-            Term::Literal(l) => l.destruct().0,
-            Term::BlankNode(_) | Term::Triple(_) => return None,
-        })),
+        Function::StrLen
+        | Function::Contains
+        | Function::StrStarts
+        | Function::StrEnds
+        | Function::StrBefore
+        | Function::StrAfter
+        | Function::UCase
+        | Function::LCase
+        | Function::EncodeForUri
+        | Function::Concat
+        | Function::SubStr
+        | Function::LangMatches
+        | Function::Regex
+        | Function::Replace => string::call(ctx, row, f, args)?,
+        Function::Abs | Function::Ceil | Function::Floor | Function::Round => {
+            Val::Value(cast::numeric(f, value(0)?)?)
+        }
+        Function::Year
+        | Function::Month
+        | Function::Day
+        | Function::Hours
+        | Function::Minutes
+        | Function::Seconds
+        | Function::Timezone
+        | Function::Tz => Val::Value(cast::date_part(f, &value(0)?)?),
+        Function::Str => lexical_form(ctx, arg(0)?)?,
         Function::Lang => Val::Value(text(match value(0)? {
             Value::LangStringLiteral { language, .. }
             | Value::DirLangStringLiteral { language, .. } => language,
             other if is_literal(&other) => String::new(),
             _ => return None,
         })),
-        Function::Datatype => match arg(0)?.value_or_term(ctx)? {
-            Term::Literal(l) => Val::Value(Value::NamedNode(l.datatype().into_owned())),
-            _ => return None,
-        },
+        Function::Datatype => Val::Value(Value::NamedNode(datatype(ctx, arg(0)?)?)),
         Function::IsIri => boolean(matches!(value(0)?, Value::NamedNode(_))),
         Function::IsBlank => boolean(matches!(value(0)?, Value::BlankNode(_))),
         Function::IsLiteral => boolean(is_literal(&value(0)?)),
         Function::IsNumeric => boolean(super::value::number(&value(0)?).is_some()),
-        Function::Regex => {
-            let subject = plain(value(0)?)?;
-            let pattern = simple(value(1)?)?;
-            let flags = if args.len() > 2 {
-                simple(value(2)?)?
-            } else {
-                String::new()
-            };
-            boolean(ctx.regex(&pattern, &flags, |r| r.is_match(&subject))?)
-        }
-        Function::StrLen => Val::Value(Value::IntegerLiteral(
-            i64::try_from(plain(value(0)?)?.chars().count())
-                .ok()?
-                .into(),
-        )),
-        Function::Contains | Function::StrStarts | Function::StrEnds => {
-            let (a, b) = compatible(value(0)?, value(1)?)?;
-            boolean(match f {
-                Function::Contains => a.contains(&b),
-                Function::StrStarts => a.starts_with(&b),
-                _ => a.ends_with(&b),
-            })
-        }
-        Function::LangMatches => {
-            let (tag, range) = (plain(value(0)?)?, plain(value(1)?)?);
-            boolean(lang_matches(&tag, &range))
-        }
         Function::Iri => Val::Value(match value(0)? {
             Value::NamedNode(n) => Value::NamedNode(n),
             Value::StringLiteral(s) => Value::NamedNode(match &ctx.base {
@@ -122,6 +106,14 @@ fn called(ctx: &Context<'_>, row: Row<'_>, f: &Function, args: &[Expr]) -> Optio
             Val::Value(Value::NamedNode(NamedNode::new_unchecked(iri)))
         }
         Function::StrUuid => Val::Value(text(uuid(ctx))),
+        Function::StrLang => {
+            let (Value::StringLiteral(text), Value::StringLiteral(tag)) = (value(0)?, value(1)?)
+            else {
+                return None;
+            };
+            let literal = Literal::new_language_tagged_literal(text, tag).ok()?;
+            Val::Value(Term::from(literal).into())
+        }
         Function::StrDt => {
             let Value::StringLiteral(s) = value(0)? else {
                 return None;
@@ -131,32 +123,21 @@ fn called(ctx: &Context<'_>, row: Row<'_>, f: &Function, args: &[Expr]) -> Optio
             };
             Val::Value(Term::from(Literal::new_typed_literal(s, datatype)).into())
         }
-        Function::UCase | Function::LCase => {
-            let change = |s: &str| {
-                if matches!(f, Function::UCase) {
-                    s.to_uppercase()
-                } else {
-                    s.to_lowercase()
-                }
-            };
-            let (string, tag) = string(value(0)?)?;
-            Val::Value(tagged(change(&string), tag))
+        Function::Custom(name) if name.as_str().strip_prefix(XSD) == Some("string") => {
+            let value = arg(0)?;
+            // Numbers and booleans become their canonical form.
+            match value.clone().value(ctx)? {
+                v @ (Value::IntegerLiteral(_)
+                | Value::DecimalLiteral(_)
+                | Value::FloatLiteral(_)
+                | Value::DoubleLiteral(_)
+                | Value::BooleanLiteral(_)) => Val::Value(text(lexical(&v)?)),
+                _ => lexical_form(ctx, value)?,
+            }
         }
-        Function::Custom(name) if name.as_str() == "http://www.w3.org/2001/XMLSchema#string" => {
-            Val::Value(text(match arg(0)?.value_or_term(ctx)? {
-                Term::NamedNode(n) => n.into_string(),
-                Term::Literal(_) => match value(0)? {
-                    v @ (Value::IntegerLiteral(_)
-                    | Value::DecimalLiteral(_)
-                    | Value::FloatLiteral(_)
-                    | Value::DoubleLiteral(_)
-                    | Value::BooleanLiteral(_)) => lexical(&v)?,
-                    _ => written(0)?,
-                },
-                Term::BlankNode(_) | Term::Triple(_) => return None,
-            }))
+        Function::Custom(name) if cast::is_constructor(name.as_str()) && args.len() == 1 => {
+            Val::Value(cast::constructed(name.as_str(), &value(0)?)?)
         }
-        Function::Replace => replace(ctx, row, args)?,
         Function::Triple => {
             let part = |i: usize| Some(arg(i)?.id(ctx));
             match ctx.number_triple([part(0)?, part(1)?, part(2)?]) {
@@ -224,48 +205,46 @@ fn term_bytes(term: &Term) -> usize {
     }
 }
 
-/// `REPLACE`: replaces each match of a pattern by a text in which `$1` is a group of it. The result can grow without bound, so it is measured
-/// while it is built.
-fn replace(ctx: &Context<'_>, row: Row<'_>, args: &[Expr]) -> Option<Val> {
-    let value = |i: usize| args.get(i)?.eval(ctx, row)?.value(ctx);
-    let argument = |i: usize| simple(value(i)?);
-    let (subject, tag) = string(value(0)?)?;
-    let (pattern, with) = (argument(1)?, argument(2)?);
-    let flags = if args.len() > 3 {
-        argument(3)?
-    } else {
-        String::new()
-    };
-    let done = ctx.regex(&pattern, &flags, |regex| {
-        // An error by F&O 7.6.3.
-        if regex.is_match("") {
-            return None;
-        }
-        let fragments = || fragments(&with, regex.captures_len() - 1);
-        if fragments().any(|p| p.is_none()) {
-            return None;
-        }
-        let mut done = String::new();
-        let mut from = 0;
-        for groups in regex.captures_iter(&subject) {
-            // Each match reads the whole text, which may come to nothing.
-            if with.len() > 4096 {
-                ctx.or_fail(ctx.check())?;
+/// Returns a literal's lexical form, or the text of an IRI, as a string; `None` for other terms.
+fn lexical_form(ctx: &Context<'_>, val: Val) -> Option<Val> {
+    if let Val::Id(id) = val {
+        let stored = ctx.with_parts(id, |parts| match parts {
+            Parts::Stored(Head::Plain, _) => Some(val.clone()),
+            Parts::Stored(Head::Iri(prefix), rest) => {
+                Some(Val::Value(text(format!("{prefix}{rest}"))))
             }
-            let whole = groups.get(0)?;
-            let before = subject.get(from..whole.start())?;
-            let texts = || fragments().flatten().map(|p| p.of(&groups));
-            let bytes = before.len() + texts().map(str::len).sum::<usize>();
-            fitting(ctx, done.len() + bytes)?;
-            ctx.reserve_text(bytes)?;
-            done.push_str(before);
-            done.extend(texts());
-            from = whole.end();
-        }
-        done.push_str(subject.get(from..)?);
-        Some(done)
-    })??;
-    Some(Val::Value(tagged(done, tag)))
+            Parts::Stored(Head::Lang(_) | Head::Typed(_), form) => Some(Val::Value(text(form))),
+            Parts::Stored(Head::Blank | Head::Triple, _) => None,
+            Parts::Inline(value) => Some(Val::Value(text(value.text()))),
+        });
+        return stored?;
+    }
+    Some(Val::Value(text(match val.value_or_term(ctx)? {
+        Term::NamedNode(n) => n.into_string(),
+        Term::Literal(l) => l.destruct().0,
+        Term::BlankNode(_) | Term::Triple(_) => return None,
+    })))
+}
+
+/// Returns the datatype of a literal; `None` for other terms.
+fn datatype(ctx: &Context<'_>, val: Val) -> Option<NamedNode> {
+    let stored = match val {
+        Val::Id(id) => ctx.with_parts(id, |parts| match parts {
+            Parts::Stored(Head::Typed(datatype), _) => {
+                Some(NamedNode::new_unchecked(datatype.as_ref()))
+            }
+            Parts::Inline(value) => Some(NamedNode::new_unchecked(format!(
+                "{XSD}{}",
+                value.datatype()
+            ))),
+            Parts::Stored(..) => None,
+        })?,
+        Val::Value(_) => None,
+    };
+    stored.or_else(|| match val.value_or_term(ctx)? {
+        Term::Literal(l) => Some(l.datatype().into_owned()),
+        _ => None,
+    })
 }
 
 fn variable(i: usize) -> Variable {
@@ -286,6 +265,9 @@ fn library(expression: &Expression, terms: Vec<Term>) -> Option<Value> {
 
 /// Adds, subtracts, multiplies or divides dates and durations.
 pub(crate) fn dates(op: char, a: Value, b: Value) -> Option<Value> {
+    if let ('-', Value::DateTimeLiteral(a), Value::DateTimeLiteral(b)) = (op, &a, &b) {
+        return Some(Value::DayTimeDurationLiteral(a.checked_sub(*b)?));
+    }
     let mut args = names(2).into_iter().map(Box::new);
     let (x, y) = (args.next()?, args.next()?);
     let expression = match op {
@@ -295,66 +277,6 @@ pub(crate) fn dates(op: char, a: Value, b: Value) -> Option<Value> {
         _ => Expression::Divide(x, y),
     };
     library(&expression, vec![a.into(), b.into()])
-}
-
-/// Returns the text of a string without language.
-fn simple(value: Value) -> Option<String> {
-    match value {
-        Value::StringLiteral(s) => Some(s),
-        _ => None,
-    }
-}
-
-/// Returns the text of a string, with or without language.
-fn plain(value: Value) -> Option<String> {
-    Some(string(value)?.0)
-}
-
-/// A language tag, and the base direction if there is one.
-type Tag = Option<(String, Option<BaseDirection>)>;
-
-/// Returns the text and the tag of a string.
-fn string(value: Value) -> Option<(String, Tag)> {
-    Some(match value {
-        Value::StringLiteral(value) => (value, None),
-        Value::LangStringLiteral { value, language } => (value, Some((language, None))),
-        Value::DirLangStringLiteral {
-            value,
-            language,
-            direction,
-        } => (value, Some((language, Some(direction)))),
-        _ => return None,
-    })
-}
-
-/// Returns a string with a tag.
-fn tagged(value: String, tag: Tag) -> Value {
-    match tag {
-        None => Value::StringLiteral(value),
-        Some((language, None)) => Value::LangStringLiteral { value, language },
-        Some((language, Some(direction))) => Value::DirLangStringLiteral {
-            value,
-            language,
-            direction,
-        },
-    }
-}
-
-/// Returns the texts of two compatible strings: the second has no language, or the language and direction of the first.
-fn compatible(a: Value, b: Value) -> Option<(String, String)> {
-    let ((a, x), (b, y)) = (string(a)?, string(b)?);
-    (y.is_none() || x == y).then_some((a, b))
-}
-
-fn lang_matches(tag: &str, range: &str) -> bool {
-    if range == "*" {
-        return !tag.is_empty();
-    }
-    let (tag, range) = (tag.to_ascii_lowercase(), range.to_ascii_lowercase());
-    tag == range
-        || tag
-            .strip_prefix(&range)
-            .is_some_and(|rest| rest.starts_with('-'))
 }
 
 fn uuid(ctx: &Context<'_>) -> String {
@@ -367,4 +289,170 @@ fn uuid(ctx: &Context<'_>) -> String {
         0x8000 | b >> 48 & 0x3fff,
         b & 0xffff_ffff_ffff
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Expression, Function, Value, call, library, names};
+    use crate::exec::{Context, Options, Table};
+    use crate::expr::{Expr, Val, of_id};
+    use crate::id::XSD;
+    use crate::{Dataset, DateTime};
+    use oxrdf::{BaseDirection, BlankNode, Literal, NamedNode, Term};
+
+    /// Literals of each kind, in canonical and other lexical forms, and ill-typed ones.
+    fn terms() -> Vec<Term> {
+        let typed = |text: &str, name: &str| {
+            let datatype = NamedNode::new_unchecked(format!("{XSD}{name}"));
+            Term::from(Literal::new_typed_literal(text, datatype))
+        };
+        let mut terms = vec![
+            Term::from(NamedNode::new_unchecked("http://example.org/a%20b")),
+            Term::from(BlankNode::new_unchecked("b")),
+        ];
+        for text in [
+            "",
+            "a",
+            "abc",
+            "h\u{e9}h\u{e9}",
+            "A b/c",
+            "1",
+            "true",
+            "2.50",
+            "1e3",
+            "en",
+            "INF",
+        ] {
+            terms.push(Literal::new_simple_literal(text).into());
+            for tag in ["en", "fr-be"] {
+                terms.push(Literal::new_language_tagged_literal_unchecked(text, tag).into());
+            }
+            let directed = Literal::new_directional_language_tagged_literal_unchecked;
+            terms.push(directed(text, "ar", BaseDirection::Rtl).into());
+        }
+        terms.extend(
+            ["0", "7", "-3", "01", "+4", "123456789012", "x", ""].map(|t| typed(t, "integer")),
+        );
+        terms.extend(
+            ["0.0", "2.5", "-2.5", "1", "99999999999.123", "x"].map(|t| typed(t, "decimal")),
+        );
+        for name in ["double", "float"] {
+            terms
+                .extend(["0", "2.5", "-2.5E0", "1e30", "NaN", "-INF", "x"].map(|t| typed(t, name)));
+        }
+        terms.extend(["true", "false", "1", "0", "maybe"].map(|t| typed(t, "boolean")));
+        let times = [
+            "2026-02-03T04:05:06.75Z",
+            "2026-02-03T04:05:06",
+            "1999-12-31T23:59:59-05:00",
+            "x",
+        ];
+        terms.extend(times.map(|t| typed(t, "dateTime")));
+        terms.extend(
+            ["2026-02-03", "2026-02-03Z", "2026-02-03+14:00", "x"].map(|t| typed(t, "date")),
+        );
+        terms.extend(["04:05:06Z", "04:05:06.5"].map(|t| typed(t, "time")));
+        terms.push(typed("P1DT2H", "dayTimeDuration"));
+        terms.push(typed("7", "byte"));
+        terms.push(typed("a", "other"));
+        terms
+    }
+
+    /// A term of the text if there is a value.
+    fn shown(found: Option<Value>) -> Option<String> {
+        found.map(|value| Term::from(value).to_string())
+    }
+
+    /// Other functions keep lexical forms and datatypes that the library's values lack.
+    #[test]
+    fn functions_agree_with_the_library() {
+        let data = Dataset::default();
+        let options = Options::new(DateTime::MAX, 1);
+        let ctx = Context::new(&data, &options, None);
+        let table = Table::empty(Vec::new());
+        let terms = terms();
+        let check = |f: &Function, args: &[&Term]| {
+            let expected = library(
+                &Expression::FunctionCall(f.clone(), names(args.len())),
+                args.iter().map(|t| (*t).clone()).collect(),
+            );
+            let exprs: Vec<Expr> = args.iter().map(|t| Expr::Const(ctx.number(t))).collect();
+            let found = call(&ctx, table.row(0), f, &exprs).and_then(|v| v.value(&ctx));
+            assert_eq!(shown(found), shown(expected), "{f} of {args:?}");
+        };
+        let custom = |name| Function::Custom(NamedNode::new_unchecked(format!("{XSD}{name}")));
+        let casts = [
+            "boolean", "double", "float", "integer", "decimal", "dateTime", "date",
+        ];
+        let mut of_one = vec![
+            Function::Abs,
+            Function::Ceil,
+            Function::Floor,
+            Function::Round,
+            Function::Year,
+            Function::Month,
+            Function::Day,
+            Function::Hours,
+            Function::Minutes,
+            Function::Seconds,
+            Function::Timezone,
+            Function::Tz,
+            Function::Lang,
+            Function::StrLen,
+            Function::UCase,
+            Function::LCase,
+            Function::EncodeForUri,
+            Function::Concat,
+        ];
+        of_one.extend(casts.map(custom));
+        for f in &of_one {
+            for term in &terms {
+                check(f, &[term]);
+            }
+        }
+        let of_two = [
+            Function::Contains,
+            Function::StrStarts,
+            Function::StrEnds,
+            Function::StrBefore,
+            Function::StrAfter,
+            Function::Concat,
+            Function::SubStr,
+            Function::LangMatches,
+            Function::StrLang,
+            Function::StrDt,
+        ];
+        for f in &of_two {
+            for a in &terms {
+                for b in &terms {
+                    check(f, &[a, b]);
+                }
+            }
+        }
+        for a in &terms {
+            for (start, length) in [(-1, 3), (0, 2), (1, 1), (2, 9), (3, -1), (9, 9)] {
+                let number = |n: i64| Term::from(Literal::from(n));
+                check(&Function::SubStr, &[a, &number(start), &number(length)]);
+            }
+            check(&Function::Concat, &[a, a, a]);
+        }
+    }
+
+    #[test]
+    fn a_term_and_its_value_have_one_id() {
+        let data = Dataset::default();
+        let options = Options::new(DateTime::MAX, 1);
+        let ctx = Context::new(&data, &options, None);
+        for term in terms() {
+            let id = ctx.number(&term);
+            let value = of_id(&ctx, id);
+            assert_eq!(
+                shown(value.clone()),
+                shown(Some(Value::from(term.clone()))),
+                "{term}"
+            );
+            let expected = value.clone().map(|v| ctx.number(&v.into()));
+            assert_eq!(value.map(|v| Val::Value(v).id(&ctx)), expected, "{term}");
+        }
+    }
 }

@@ -1,15 +1,18 @@
 //! Expressions of filters, BIND and aggregates; errors are missing values.
 
 mod call;
+mod cast;
+pub(crate) mod decimal;
 mod inspect;
 mod regex;
 mod select;
+mod string;
 pub(crate) mod value;
 
-pub(crate) use self::regex::regex;
+pub(crate) use self::regex::Pattern;
 use crate::algebra::Node;
 use crate::dictionary::{Head, Parts};
-use crate::exec::{Context, Row, Var};
+use crate::exec::{Context, Row, Var, numbering};
 use crate::id::{self, Id, Inline, UNBOUND};
 use spargebra::algebra::Function;
 use std::cmp::Ordering;
@@ -105,8 +108,7 @@ impl Val {
     pub(crate) fn id(self, ctx: &Context<'_>) -> Id {
         match self {
             Self::Id(id) => id,
-            Self::Value(Value::BooleanLiteral(b)) => id::boolean(b.into()),
-            Self::Value(v) => ctx.number(&v.into()),
+            Self::Value(v) => numbering::id(ctx, v),
         }
     }
 }
@@ -116,7 +118,14 @@ pub(crate) fn of_id(ctx: &Context<'_>, id: Id) -> Option<Value> {
     match id::value(id) {
         Some(Inline::Integer(n)) => Some(Value::IntegerLiteral(n.into())),
         Some(Inline::Boolean(b)) => Some(b.into()),
-        _ => ctx.term(id).map(Value::from),
+        _ => {
+            let value = ctx.with_parts(id, |parts| match parts {
+                Parts::Stored(Head::Plain, text) => Some(value::text(text)),
+                Parts::Stored(Head::Typed(datatype), text) => value::parsed(text, datatype),
+                _ => None,
+            });
+            value.flatten().or_else(|| ctx.term(id).map(Value::from))
+        }
     }
 }
 

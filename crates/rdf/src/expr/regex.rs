@@ -14,8 +14,27 @@ const SPACE: &str = r" \t\n\r";
 const NAME_START: &str = r":A-Z_a-z\u{C0}-\u{D6}\u{D8}-\u{F6}\u{F8}-\u{2FF}\u{370}-\u{37D}\u{37F}-\u{1FFF}\u{200C}-\u{200D}\u{2070}-\u{218F}\u{2C00}-\u{2FEF}\u{3001}-\u{D7FF}\u{F900}-\u{FDCF}\u{FDF0}-\u{FFFD}\u{10000}-\u{EFFFF}";
 const NAME_MORE: &str = r"\-.0-9\u{B7}\u{300}-\u{36F}\u{203F}-\u{2040}";
 
-/// Compiles a regular expression with its flags. `None` if either is invalid.
-pub(crate) fn regex(pattern: &str, flags: &str) -> Option<regex::Regex> {
+/// A compiled regular expression.
+#[derive(Debug)]
+pub(crate) struct Pattern {
+    pub(crate) regex: regex::Regex,
+    /// Whether the expression matches the empty text.
+    pub(crate) matches_empty: bool,
+}
+
+impl Pattern {
+    /// Compiles a regular expression with its flags. `None` if either is invalid.
+    pub(crate) fn compile(pattern: &str, flags: &str) -> Option<Self> {
+        let regex = regex(pattern, flags)?;
+        let matches_empty = regex.is_match("");
+        Some(Self {
+            regex,
+            matches_empty,
+        })
+    }
+}
+
+fn regex(pattern: &str, flags: &str) -> Option<regex::Regex> {
     let pattern = if flags.contains('q') {
         regex::escape(pattern)
     } else {

@@ -1,6 +1,8 @@
 //! Values of expressions: equality, order, arithmetic and truth. The rules are those of SPARQL 1.1 (sections 15.1 and 17), extended to
 //! dates and durations.
 
+use super::decimal;
+use crate::id::XSD;
 use oxrdf::{Literal, NamedOrBlankNode, Term};
 use oxsdatatypes::{Decimal, Double, Float, TimezoneOffset};
 pub(crate) use spareval::ExpressionTerm as Value;
@@ -66,7 +68,7 @@ impl Number {
     fn float(self) -> Float {
         match self {
             Self::Integer(n) => oxsdatatypes::Integer::from(n).into(),
-            Self::Decimal(n) => n.into(),
+            Self::Decimal(n) => decimal::double(n).into(),
             Self::Float(n) => n,
             Self::Double(n) => n.into(),
         }
@@ -75,7 +77,7 @@ impl Number {
     pub(crate) fn double(self) -> Double {
         match self {
             Self::Integer(n) => oxsdatatypes::Integer::from(n).into(),
-            Self::Decimal(n) => n.into(),
+            Self::Decimal(n) => decimal::double(n),
             Self::Float(n) => n.into(),
             Self::Double(n) => n,
         }
@@ -101,13 +103,13 @@ pub(crate) fn arithmetic(op: char, a: Number, b: Number) -> Option<Number> {
             '+' => Number::Integer(a.checked_add(b)?),
             '-' => Number::Integer(a.checked_sub(b)?),
             '*' => Number::Integer(a.checked_mul(b)?),
-            _ => Number::Decimal(Decimal::from(a).checked_div(Decimal::from(b))?),
+            _ => Number::Decimal(decimal::quotient(a.into(), b.into())?),
         },
         Pair::Decimal(a, b) => Number::Decimal(match op {
             '+' => a.checked_add(b)?,
             '-' => a.checked_sub(b)?,
-            '*' => a.checked_mul(b)?,
-            _ => a.checked_div(b)?,
+            '*' => decimal::product(a, b)?,
+            _ => decimal::quotient(a, b)?,
         }),
         Pair::Float(a, b) => Number::Float(match op {
             '+' => a + b,
@@ -360,6 +362,21 @@ pub(crate) fn text_bytes(value: &Value) -> usize {
     }
 }
 
+/// Returns the value of a literal, if it is of a type whose values have an order; `None` for others and for malformed literals.
+pub(crate) fn parsed(text: &str, datatype: &str) -> Option<Value> {
+    Some(match datatype.strip_prefix(XSD)? {
+        "integer" => Value::IntegerLiteral(text.parse().ok()?),
+        "decimal" => Value::DecimalLiteral(text.parse().ok()?),
+        "double" => Value::DoubleLiteral(text.parse().ok()?),
+        "float" => Value::FloatLiteral(text.parse().ok()?),
+        "boolean" => Value::BooleanLiteral(text.parse().ok()?),
+        "dateTime" => Value::DateTimeLiteral(text.parse().ok()?),
+        "date" => Value::DateLiteral(text.parse().ok()?),
+        "time" => Value::TimeLiteral(text.parse().ok()?),
+        _ => return None,
+    })
+}
+
 /// Creates a plain literal.
 pub(crate) fn text(value: impl Into<String>) -> Value {
     Value::StringLiteral(value.into())
@@ -370,6 +387,11 @@ pub(crate) fn lexical(value: &Value) -> Option<String> {
     Some(match value {
         Value::StringLiteral(s) | Value::LangStringLiteral { value: s, .. } => s.clone(),
         Value::NamedNode(_) | Value::BlankNode(_) => return None,
+        Value::DecimalLiteral(n) => {
+            let mut text = String::new();
+            decimal::put(*n, &mut text);
+            text
+        }
         other => match Term::from(other.clone()) {
             Term::Literal(l) => Literal::destruct(l).0,
             _ => return None,

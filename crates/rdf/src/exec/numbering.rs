@@ -1,0 +1,149 @@
+//! Ids of computed values. Values get their ids in groups, so that the memory accesses of their look-ups overlap.
+
+use super::{Context, Row, Table};
+use crate::dictionary::Key;
+use crate::error::Result;
+use crate::expr::{Expr, Val, Value, decimal};
+use crate::id::{self, Id, UNBOUND};
+use oxrdf::vocab::xsd;
+use std::fmt::Write as _;
+use std::ops::Range;
+
+/// Largest number of values in a group.
+const GROUP_VALUES: usize = 512;
+/// Length of the texts of a group in bytes, above which it is complete.
+const GROUP_BYTES: usize = 64 << 10;
+
+/// Kind of a text in a group, with what its key has beside the text.
+enum Kind {
+    Iri,
+    Plain,
+    Lang(Range<usize>),
+    Typed(&'static str),
+}
+
+/// Values that wait for their ids.
+#[derive(Default)]
+struct Group {
+    texts: String,
+    /// Position in the column, kind and text of each value.
+    values: Vec<(usize, Kind, Range<usize>)>,
+}
+
+impl Group {
+    fn is_full(&self) -> bool {
+        self.values.len() >= GROUP_VALUES || self.texts.len() >= GROUP_BYTES
+    }
+
+    /// Adds a value for a position; returns its id, if that needs no look-up.
+    fn add(&mut self, ctx: &Context<'_>, at: usize, value: Value) -> Id {
+        let start = self.texts.len();
+        let kind = match value {
+            Value::BooleanLiteral(b) => return id::boolean(b.into()),
+            Value::IntegerLiteral(n) => match id::integer(n.into()) {
+                Some(id) => return id,
+                None => self.write(n, xsd::INTEGER.as_str()),
+            },
+            Value::DecimalLiteral(n) => {
+                decimal::put(n, &mut self.texts);
+                Kind::Typed(xsd::DECIMAL.as_str())
+            }
+            Value::DoubleLiteral(n) => self.write(n, xsd::DOUBLE.as_str()),
+            Value::FloatLiteral(n) => self.write(n, xsd::FLOAT.as_str()),
+            Value::DayTimeDurationLiteral(n) => {
+                decimal::put_duration(n, &mut self.texts);
+                Kind::Typed(xsd::DAY_TIME_DURATION.as_str())
+            }
+            Value::StringLiteral(text) => {
+                self.texts.push_str(&text);
+                Kind::Plain
+            }
+            Value::NamedNode(iri) => {
+                self.texts.push_str(iri.as_str());
+                Kind::Iri
+            }
+            Value::LangStringLiteral { value, language } => {
+                self.texts.push_str(&value);
+                let end = self.texts.len();
+                self.texts.push_str(&language);
+                let kind = Kind::Lang(end..self.texts.len());
+                self.values.push((at, kind, start..end));
+                return UNBOUND;
+            }
+            value => return ctx.number(&value.into()),
+        };
+        self.values.push((at, kind, start..self.texts.len()));
+        UNBOUND
+    }
+
+    fn write(&mut self, value: impl std::fmt::Display, datatype: &'static str) -> Kind {
+        let _ = write!(self.texts, "{value}");
+        Kind::Typed(datatype)
+    }
+
+    /// Returns the key of a value.
+    fn key(&self, kind: &Kind, range: &Range<usize>) -> Key<'_> {
+        let text = |range: &Range<usize>| self.texts.get(range.clone()).unwrap_or_default();
+        match kind {
+            Kind::Iri => Key::Iri(text(range)),
+            Kind::Plain => Key::Plain(text(range)),
+            Kind::Lang(tag) => Key::Lang(text(range), text(tag)),
+            Kind::Typed(datatype) => Key::Typed(text(range), datatype),
+        }
+    }
+
+    /// Numbers the values, writes their ids to the column, and empties the group. Returns the number of new terms.
+    fn finish(&mut self, ctx: &Context<'_>, column: &mut [Id]) -> usize {
+        let keys = self.values.iter();
+        let keys: Vec<_> = keys.map(|(_, kind, text)| self.key(kind, text)).collect();
+        let (ids, new) = ctx.number_keys(&keys);
+        for ((at, ..), id) in self.values.iter().zip(ids) {
+            if let Some(slot) = column.get_mut(*at) {
+                *slot = id;
+            }
+        }
+        self.texts.clear();
+        self.values.clear();
+        new
+    }
+}
+
+/// Returns the ids of an expression's values for all rows of a table; unbound for errors.
+pub(super) fn ids(ctx: &Context<'_>, table: &Table, expr: &Expr) -> Result<Vec<Id>> {
+    let mut column = Vec::with_capacity(table.len());
+    let mut group = Group::default();
+    let mut is_reserved = false;
+    for r in 0..table.len() {
+        if r % 1024 == 0 {
+            ctx.check()?;
+        }
+        let row: Row<'_> = table.row(r);
+        let id = match expr.eval(ctx, row) {
+            None => UNBOUND,
+            Some(Val::Id(id)) => id,
+            Some(Val::Value(value)) => group.add(ctx, r, value),
+        };
+        column.push(id);
+        if group.is_full() {
+            let values = group.values.len();
+            let new = group.finish(ctx, &mut column);
+            // The first group shows how many of the values are new.
+            if !is_reserved {
+                is_reserved = true;
+                ctx.reserve_terms((table.len() - r).saturating_mul(new) / values.max(1));
+            }
+        }
+    }
+    group.finish(ctx, &mut column);
+    Ok(column)
+}
+
+/// Returns the id of one value.
+pub(crate) fn id(ctx: &Context<'_>, value: Value) -> Id {
+    let mut group = Group::default();
+    let id = group.add(ctx, 0, value);
+    match group.values.first() {
+        Some((_, kind, text)) => ctx.number_key(&group.key(kind, text)),
+        None => id,
+    }
+}
