@@ -330,7 +330,19 @@ impl<'a, 'b> Translator<'a, 'b> {
                 variables,
                 aggregates,
             } => {
-                let mut inner = self.node(inner)?;
+                let pattern = inner;
+                let mut inner = self.node(pattern)?;
+                // Solutions have no blank nodes of the query's text (SPARQL 1.1 Query, section 18.3.1).
+                if aggregates.iter().any(|(_, a)| {
+                    matches!(a, AggregateExpression::CountSolutions { distinct: true })
+                }) {
+                    let mut vars = Vec::new();
+                    pattern.on_in_scope_variable(|v| vars.push(self.var(v)));
+                    inner = Node::Project {
+                        inner: Box::new(inner),
+                        vars,
+                    };
+                }
                 let by: Vec<Var> = variables.iter().map(|v| self.var(v)).collect();
                 let mut list = Vec::new();
                 for (v, a) in aggregates {

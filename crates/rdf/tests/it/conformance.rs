@@ -260,3 +260,25 @@ fn numbers_that_are_equal_are_joined_by_equality() {
     let found = solutions(data, "SELECT * { ?a :p ?x . ?b :q ?y FILTER(?x = ?y) }");
     assert_eq!(found.len(), 5, "{found:?}");
 }
+
+/// Blank nodes of the text were counted as variables are. By section 18.3.1 a solution has variables only, and section 18.5.1.2 counts the distinct
+/// solutions.
+#[test]
+fn blank_nodes_of_a_query_are_no_part_of_its_solutions() {
+    let data = ":n4 :p0 1 . :n2 :p0 :n4 . :n2 :p0 :n5 .";
+    let count = |n: u32| {
+        [format!(
+            "x=\"{n}\"^^<http://www.w3.org/2001/XMLSchema#integer> "
+        )]
+    };
+    for (pattern, expected) in [
+        ("_:q :p0 []", 1),
+        ("?a :p0 []", 2),
+        ("?a :p0/:p0 ?b", 1),
+        ("?a ^:p0/:p0 ?b", 5),
+        ("?a :p0 [] OPTIONAL { ?a :p0 ?b }", 3),
+    ] {
+        let text = format!("SELECT (COUNT(DISTINCT *) AS ?x) {{ {pattern} }}");
+        assert_eq!(solutions(data, &text), count(expected), "{text}");
+    }
+}
