@@ -58,7 +58,14 @@ pub use remote::{ACCEPT, Remote, read_solutions};
 pub use results::{Format, dump};
 pub use solutions::{Results, Solutions, read_results};
 pub use spargebra::{self, GraphUpdateOperation as UpdateOperation, Query, Update};
-pub use update::{Fetch, Updated, replace, update, update_in_place, update_parsed};
+pub use update::{Fetch, Load, Updated, loads_of, replace, update, update_in_place, update_parsed};
+
+/// Resolves an IRI reference against an absolute IRI.
+pub fn resolve_iri(base: &str, reference: &str) -> std::result::Result<String, String> {
+    let base = oxiri::Iri::parse(base).map_err(|e| e.to_string())?;
+    let resolved = base.resolve(reference).map_err(|e| e.to_string())?;
+    Ok(resolved.into_inner())
+}
 
 /// Returns an error unless a text is an absolute IRI.
 pub fn check_iri(text: &str) -> std::result::Result<(), String> {

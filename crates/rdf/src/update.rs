@@ -21,9 +21,62 @@ use spargebra::{GraphUpdateOperation as Operation, Update};
 use std::collections::{BTreeSet, HashMap};
 use std::io::Read;
 
-/// Opens the source of a `LOAD`: the host decides what may be read.
-pub type Fetch<'a> =
-    dyn FnMut(&str) -> std::result::Result<(Box<dyn Read>, RdfFormat), String> + 'a;
+/// Reads the document of a `LOAD`: the host decides what may be read. The error is a user message.
+pub type Fetch<'a> = dyn FnMut(&Load<'_>) -> std::result::Result<Dataset, String> + 'a;
+
+/// A `LOAD` of an update.
+#[derive(Debug)]
+pub struct Load<'a> {
+    /// IRI of the document.
+    pub iri: &'a str,
+    /// Graph of triples that name none; `None` is the default graph.
+    graph: Option<&'a str>,
+    /// Prefix of the labels of the document's blank nodes, which no other document has.
+    blank: String,
+}
+
+impl<'a> Load<'a> {
+    /// Returns the `LOAD` of an operation. `seed` and `count` tell its blank nodes from others.
+    fn of_operation(operation: &'a Operation, seed: u64, count: u64) -> Option<Self> {
+        let Operation::Load {
+            source,
+            destination,
+            ..
+        } = operation
+        else {
+            return None;
+        };
+        Some(Self {
+            iri: source.as_str(),
+            graph: match destination {
+                spargebra::term::GraphName::NamedNode(n) => Some(n.as_str()),
+                spargebra::term::GraphName::DefaultGraph => None,
+            },
+            blank: format!("l{seed:x}n{count}"),
+        })
+    }
+
+    /// Parses the document, found at `place`. A mistake is reported with its line.
+    pub fn read(
+        &self,
+        place: &str,
+        from: &mut dyn Read,
+        format: RdfFormat,
+    ) -> std::result::Result<Dataset, String> {
+        let mut loader = Loader::new(Dataset::default(), &self.blank, false);
+        loader
+            .read(place, from, format, self.graph, Some(place))
+            .map_err(|e| e.to_string())?;
+        Ok(loader.finish().0)
+    }
+}
+
+/// Returns each `LOAD` of an update, in order, so that a host can read the documents before the update. `seed` is a number that no other update
+/// has.
+pub fn loads_of(update: &Update, seed: u64) -> impl Iterator<Item = Load<'_>> {
+    let operations = (0..).zip(&update.operations);
+    operations.filter_map(move |(i, operation)| Load::of_operation(operation, seed, i))
+}
 
 /// Result of an update.
 #[derive(Debug)]
@@ -237,16 +290,9 @@ impl UpdateRun<'_> {
             } => {
                 self.delete_insert(delete, insert, using.as_ref(), pattern, base, graphs)?;
             }
-            Operation::Load {
-                silent,
-                source,
-                destination,
-            } => {
-                let graph = match destination {
-                    spargebra::term::GraphName::NamedNode(n) => Some(n.as_str()),
-                    spargebra::term::GraphName::DefaultGraph => None,
-                };
-                match self.load(source.as_str(), graph, fetch) {
+            Operation::Load { silent, .. } => {
+                let load = Load::of_operation(operation, self.options.seed, self.count);
+                match load.map_or(Ok(()), |load| self.load(&load, fetch)) {
                     Err(_) if *silent => {}
                     other => other?,
                 }
@@ -473,13 +519,9 @@ impl UpdateRun<'_> {
         Ok(())
     }
 
-    fn load(&mut self, iri: &str, graph: Option<&str>, fetch: &mut Fetch<'_>) -> Result<()> {
-        let (mut from, format) =
-            fetch(iri).map_err(|e| Error::Refused(format!("LOAD <{iri}>: {e}")))?;
-        let blank = format!("l{:x}n{}", self.options.seed, self.count);
-        let mut loader = Loader::new(Dataset::default(), &blank, false);
-        loader.read(iri, &mut *from, format, graph, Some(iri))?;
-        let (loaded, _) = loader.finish();
+    fn load(&mut self, load: &Load<'_>, fetch: &mut Fetch<'_>) -> Result<()> {
+        let loaded =
+            fetch(load).map_err(|e| Error::Refused(format!("LOAD <{}>: {e}", load.iri)))?;
         for g in loaded.names() {
             self.check_target(loaded.dictionary.term(g).as_ref())?;
         }

@@ -39,7 +39,7 @@ impl KeySink for Draft {
 /// Longest lease on files: a change to a file waits until the leases on it end.
 pub const LEASE_MAX: Duration = Duration::from_mins(1);
 
-pub(crate) const KEYS: [Key<Draft>; 30] = [
+pub(crate) const KEYS: [Key<Draft>; 31] = [
     Key {
         path: "listen",
         expected: "\"HOST:PORT\"",
@@ -235,6 +235,14 @@ pub(crate) const KEYS: [Key<Draft>; 30] = [
         expected: "a list of beginnings of endpoints' IRIs, as in [\"http://lab.example.org/sparql\"]",
         set: |d, v| {
             d.settings.sparql.services = Services::new(texts(v)?).ok()?;
+            Some(())
+        },
+    },
+    Key {
+        path: "sparql.load",
+        expected: "a list of beginnings of documents' IRIs, as in [\"https://lab.example.org/\"]",
+        set: |d, v| {
+            d.settings.sparql.load = Services::new(texts(v)?).ok()?;
             Some(())
         },
     },

@@ -78,6 +78,8 @@ pub struct Sparql {
     pub write_origins: Vec<String>,
     /// Endpoints that `SERVICE` may query.
     pub services: Services,
+    /// Documents that `LOAD` may read.
+    pub load: Services,
 }
 
 /// The server's certificate and its key, in PEM form.
@@ -158,6 +160,7 @@ impl Default for Sparql {
             read_origins: Vec::new(),
             write_origins: Vec::new(),
             services: Services::default(),
+            load: Services::default(),
         }
     }
 }

@@ -80,6 +80,9 @@ pub struct SparqlArgs {
     /// Allow SERVICE to query endpoints whose IRIs begin with this prefix; a server has its own list
     #[arg(long, value_name = "IRI")]
     pub allow_service: Vec<String>,
+    /// Allow LOAD to read documents whose IRIs begin with this prefix, besides files; a server has its own list
+    #[arg(long, value_name = "IRI", requires = "update")]
+    pub allow_load: Vec<String>,
     /// With workers://HOST:PORT,… as the target: file with the workers' secret
     #[arg(long, value_name = "FILE", env = "ESKER_SECRET_FILE")]
     pub secret_file: Option<PathBuf>,

@@ -65,6 +65,9 @@ pub(crate) struct ServeArgs {
     /// Allow SERVICE in queries to use endpoints whose IRIs begin with this prefix
     #[arg(long, value_name = "IRI")]
     pub(crate) allow_service: Vec<String>,
+    /// Allow LOAD in updates to read documents whose IRIs begin with this prefix
+    #[arg(long, value_name = "IRI")]
+    pub(crate) allow_load: Vec<String>,
     /// Keep all rights of this process, instead of giving up those that a server does not need: files outside of its folders, starting
     /// programs, TCP connections to other machines
     #[arg(long)]

@@ -115,6 +115,9 @@ fn settings(args: &ServeArgs) -> anyhow::Result<Settings> {
     if !args.allow_service.is_empty() {
         settings.sparql.services = Services::new(args.allow_service.clone())?;
     }
+    if !args.allow_load.is_empty() {
+        settings.sparql.load = Services::new(args.allow_load.clone())?;
+    }
     Ok(settings)
 }
 

@@ -26,7 +26,7 @@ use esker_model::{Error, Result};
 use esker_rdf::infer::{Inference, Limits};
 use esker_rdf::parse::{Loaded, Loader};
 use esker_rdf::{
-    Dataset, DateTime, Graphs, Guard, Options, Part, RdfFormat, log, replace, update_in_place,
+    Dataset, DateTime, Graphs, Guard, Load, Options, Part, RdfFormat, log, replace, update_in_place,
 };
 use meta::{Meta, RequestedGraphs};
 use rights::PrincipalGuard;
@@ -51,6 +51,8 @@ pub struct Rdf {
     /// Database that the metadata graphs are derived from.
     database: Option<Database>,
     meta: Meta,
+    /// Documents of servers that `LOAD` may read.
+    sources: Services,
 }
 
 /// Number of quads that an update changed.
@@ -212,6 +214,7 @@ impl Rdf {
             writer: None,
             database: None,
             meta: Meta::default(),
+            sources: Services::default(),
         })
     }
 
@@ -301,7 +304,12 @@ impl Rdf {
             .ok_or_else(|| Error::Invalid(format!("`{folder}` was opened to be read")))
     }
 
-    /// Executes an update, all of it or nothing. `LOAD` reads files of this machine only.
+    /// Allows `LOAD` to read documents of servers, besides files of this machine.
+    pub fn allow_loads(&mut self, sources: Services) {
+        self.sources = sources;
+    }
+
+    /// Executes an update, all of it or nothing. `LOAD` reads files of this machine, and documents that [`Rdf::allow_loads`] allows.
     pub fn update(
         &mut self,
         text: &str,
@@ -334,7 +342,13 @@ impl Rdf {
         if !requested.is_empty() {
             self.data = self.all_with_meta(&requested, options.stop)?;
         }
-        let done = update_in_place(&mut self.data, text, graphs, &mut fetch, &options);
+        let sources = self.sources.clone();
+        let stop = || (options.stop)().is_some();
+        let mut read = |load: &Load<'_>| match load.iri.starts_with("file:") {
+            true => read_file(load),
+            false => sources.read_document(load, &stop),
+        };
+        let done = update_in_place(&mut self.data, text, graphs, &mut read, &options);
         if !requested.is_empty() {
             meta::take_out(&mut self.data);
         }
@@ -467,16 +481,17 @@ pub fn encoded(path: &Path) -> String {
     text
 }
 
-/// Opens the file that `LOAD` names.
-fn fetch(iri: &str) -> std::result::Result<(Box<dyn std::io::Read>, RdfFormat), String> {
-    let path = iri
+/// Reads the file that `LOAD` names.
+fn read_file(load: &Load<'_>) -> std::result::Result<Dataset, String> {
+    let path = load
+        .iri
         .strip_prefix("file://")
-        .ok_or("only file: IRIs are read; fetch the file first")?;
+        .ok_or("only file: IRIs are read here; fetch the document first")?;
     let path = PathBuf::from(decoded(path));
     let format = format_of(&path)
         .ok_or_else(|| format!("its name does not tell the format; expected {ENDINGS}"))?;
-    let from = open(&path).map_err(|e| e.to_string())?;
-    Ok((from, format))
+    let mut from = open(&path).map_err(|e| e.to_string())?;
+    load.read(load.iri, &mut *from, format)
 }
 
 fn decoded(text: &str) -> String {

@@ -1,12 +1,13 @@
-//! Client of other SPARQL endpoints for `SERVICE`: only allowed endpoints, with a time limit and bounded results.
+//! Client of other servers: SPARQL endpoints for `SERVICE`, documents for `LOAD`. It sends requests to allowed IRIs only, with a time limit and
+//! bounded results.
 
 use esker_model::{Error, Result};
-use esker_rdf::Solutions;
+use esker_rdf::{Dataset, Load, Solutions};
 
 #[cfg(feature = "remote")]
 mod request;
 
-/// Endpoints that queries may call.
+/// IRIs of other servers that requests may name: endpoints that queries may call, or documents that updates may load.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Services {
     /// Allowed prefixes of IRIs.
@@ -14,7 +15,7 @@ pub struct Services {
 }
 
 impl Services {
-    /// Allows endpoints with one of these prefixes, up to the end of a path segment: `http://lab` does not match
+    /// Allows IRIs with one of these prefixes, up to the end of a path segment: `http://lab` does not match
     /// `http://lab.example`.
     pub fn new(allowed: Vec<String>) -> Result<Self> {
         for prefix in &allowed {
@@ -23,14 +24,14 @@ impl Services {
                 .or_else(|| prefix.strip_prefix("https://"));
             if host.is_none_or(str::is_empty) {
                 return Err(Error::Invalid(format!(
-                    "`{prefix}` is not the beginning of an endpoint's IRI; expected one as in https://lab.example/sparql"
+                    "`{prefix}` is not the beginning of a server's IRI; expected one as in https://lab.example/sparql"
                 )));
             }
         }
         Ok(Self { allowed })
     }
 
-    /// Whether no endpoint is allowed.
+    /// Whether no IRI is allowed.
     pub fn is_empty(&self) -> bool {
         self.allowed.is_empty()
     }
@@ -62,19 +63,56 @@ impl Services {
         }
         request::send(endpoint, query, stop)
     }
+
+    /// Reads an allowed document. Redirections lead to allowed documents only.
+    pub fn read_document(
+        &self,
+        load: &Load<'_>,
+        stop: &dyn Fn() -> bool,
+    ) -> std::result::Result<Dataset, String> {
+        request::read_document(self, load, stop)
+    }
+
+    /// Refuses a document that is not allowed.
+    #[cfg(feature = "remote")]
+    fn check_document(&self, iri: &str) -> std::result::Result<(), String> {
+        if self.allows(iri) {
+            return Ok(());
+        }
+        let list = match self.allowed.as_slice() {
+            [] => "none (--allow-load, or sparql.load of a server)".to_owned(),
+            list => list.join(", "),
+        };
+        Err(format!(
+            "<{iri}> is not one of the documents allowed: {list}"
+        ))
+    }
 }
 
 /// Refuses requests.
 #[cfg(not(feature = "remote"))]
 mod request {
-    use esker_rdf::Solutions;
+    use super::Services;
+    use esker_rdf::{Dataset, Load, Solutions};
 
     pub(super) fn send(
         endpoint: &str,
         _query: &str,
         _stop: &dyn Fn() -> bool,
     ) -> Result<Solutions, String> {
-        Err(crate::left_out("remote", &format!("`{endpoint}` is a server")).to_string())
+        Err(left_out(endpoint))
+    }
+
+    pub(super) fn read_document(
+        _: &Services,
+        load: &Load<'_>,
+        _stop: &dyn Fn() -> bool,
+    ) -> Result<Dataset, String> {
+        Err(left_out(load.iri))
+    }
+
+    fn left_out(iri: &str) -> String {
+        crate::left_out("remote", &format!("`{iri}` is on a server")).to_string()
     }
 }
 

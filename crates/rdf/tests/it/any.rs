@@ -2,7 +2,9 @@
 //! these functions, so this file depends only on the library.
 
 use esker_rdf::parse::{Loaded, Loader};
-use esker_rdf::{Dataset, Format, JsonLdProfileSet, Options, RdfFormat, dump, log, query, update};
+use esker_rdf::{
+    Dataset, Format, JsonLdProfileSet, Load, Options, RdfFormat, dump, log, query, update,
+};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Data for the queries.
@@ -121,7 +123,7 @@ pub(crate) fn sparql(text: &str) {
         assert_eq!(one, other, "{text}");
     }
     asked.store(0, Ordering::Relaxed);
-    let mut fetch = |iri: &str| Err(format!("{iri} is not there"));
+    let mut fetch = |load: &Load<'_>| Err(format!("{} is not there", load.iri));
     if let Ok(done) = update(&data, text, None, None, &mut fetch, &options) {
         let mut again = data.clone();
         log::replay(&mut again, &log::encode(&done.data, &done.changes)).expect("a record is read");
@@ -155,7 +157,7 @@ pub(crate) fn stored() -> (Vec<u8>, Vec<u8>) {
     let data = example();
     let text = "INSERT DATA { <a:b> <a:c> 1, 'z'@de, 2.50 . GRAPH <a:g> { <a:b> <a:c> <http://e/a> } } ; DELETE WHERE { ?s <http://e/q> ?o } ; DROP GRAPH <http://e/g>";
     let options = Options::new("2026-11-22T12:00:00Z".parse().expect("a time"), 7);
-    let mut fetch = |iri: &str| Err(format!("{iri} is not there"));
+    let mut fetch = |load: &Load<'_>| Err(format!("{} is not there", load.iri));
     let done = update(&data, text, None, None, &mut fetch, &options).expect("an update");
     (data.encode(), log::encode(&done.data, &done.changes))
 }

@@ -1,7 +1,9 @@
 //! Atomicity of updates; answers of special query forms.
 
 use crate::{load, options};
-use esker_rdf::{Dataset, Format, Found, Graphs, RdfFormat, dump, query, update, update_in_place};
+use esker_rdf::{
+    Dataset, Format, Found, Graphs, Load, RdfFormat, dump, query, update, update_in_place,
+};
 use std::fmt::Write as _;
 
 fn text(data: &Dataset) -> String {
@@ -31,7 +33,7 @@ fn a_request_that_fails_changes_nothing() {
     let before = text(&data);
     let two = "INSERT DATA { <http://e/z> <http://e/p> 7 } ; LOAD <http://e/none>";
     let options = options();
-    let mut fetch = |iri: &str| Err(format!("no {iri}"));
+    let mut fetch = |load: &Load<'_>| Err(format!("no {}", load.iri));
     assert!(update(&data, two, None, None, &mut fetch, &options).is_err());
     assert!(update_in_place(&mut data, two, None, &mut fetch, &options).is_err());
     assert_eq!(text(&data), before);
@@ -53,7 +55,7 @@ fn a_graph_that_does_not_exist_cannot_be_moved() {
     let moved = |from: &str| {
         let mut data = load(DATA);
         let before = text(&data);
-        let mut fetch = |iri: &str| Err(format!("no {iri}"));
+        let mut fetch = |load: &Load<'_>| Err(format!("no {}", load.iri));
         let outcome = update_in_place(&mut data, from, None, &mut fetch, &options());
         let message = outcome.map(drop).map_err(|e| e.to_string());
         (message, text(&data) == before)
@@ -78,7 +80,7 @@ fn a_graph_that_does_not_exist_cannot_be_moved() {
 #[test]
 fn in_place_and_on_a_copy_are_the_same() {
     let options = options();
-    let mut fetch = |iri: &str| Err(format!("no {iri}"));
+    let mut fetch = |load: &Load<'_>| Err(format!("no {}", load.iri));
     for request in [
         "INSERT DATA { <http://e/a> <http://e/p> 1 , 2 . GRAPH <http://e/g3> { _:b <http://e/p> \"x\"@en } }",
         "DELETE DATA { <http://e/a> <http://e/p> 1 . GRAPH <http://e/g1> { <http://e/a> <http://e/p> <http://e/x> } }",

@@ -4,7 +4,7 @@ use crate::differential::ours;
 use crate::{load, options};
 use esker_rdf::parse::Loader;
 use esker_rdf::{
-    Answer, Dataset, Error, Format, RdfFormat, Results, Term, dump, log, query, read_results,
+    Answer, Dataset, Error, Format, Load, RdfFormat, Results, Term, dump, log, query, read_results,
     update,
 };
 
@@ -340,7 +340,7 @@ fn updates_add_and_remove_triple_terms() {
         ("DELETE WHERE { ?r rdf:reifies <<( ?s ?p ?o )>> }", 0, 3),
     ] {
         let text = format!("{PREFIXES}{text}");
-        let mut fetch = |_: &str| Err("nothing is there".into());
+        let mut fetch = |_: &Load<'_>| Err("nothing is there".into());
         let done = update(&data, &text, None, None, &mut fetch, &options()).unwrap();
         assert_eq!((done.added, done.removed), (added, removed), "{text}");
         // The record of the update does the same elsewhere.
@@ -407,7 +407,7 @@ fn nesting_has_a_limit_everywhere() {
     let ask = |text: &str| query(&data, text, None, None, false, &options()).map(|a| a.len());
     assert!(matches!(ask(wrapped), Err(Error::Nested(64))));
     let grow = "INSERT { <a:x> <a:p> <<( ?s ?p ?o )>> } WHERE { ?s ?p ?o }";
-    let mut fetch = |_: &str| Err("nothing is there".into());
+    let mut fetch = |_: &Load<'_>| Err("nothing is there".into());
     let grown = update(&data, grow, None, None, &mut fetch, &options());
     assert!(matches!(grown, Err(Error::Nested(64))));
     for n in [65, 100, 5000] {

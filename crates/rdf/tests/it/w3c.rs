@@ -362,7 +362,7 @@ impl Suite {
             &self.string(&file)?,
             Some(&file),
             None,
-            &mut |iri| Err(format!("{iri} is not there")),
+            &mut |load| Err(format!("{} is not there", load.iri)),
             &options,
         )
         .map_err(text)?;

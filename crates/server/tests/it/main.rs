@@ -29,6 +29,7 @@ mod senders;
 mod sessions;
 mod sparql;
 mod sparql_graphs;
+mod sparql_load;
 mod sparql_meta;
 mod squatter;
 mod tls;

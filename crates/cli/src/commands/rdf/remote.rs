@@ -184,6 +184,11 @@ pub(super) fn sparql(
              configuration)",
         ));
     }
+    if !args.allow_load.is_empty() {
+        return Err(usage(
+            "--allow-load: the server has a list of its own (esker serve --allow-load, or sparql.load in its configuration)",
+        ));
+    }
     let began = Instant::now();
     let (default, named) = if args.update {
         ("using-graph-uri", "using-named-graph-uri")

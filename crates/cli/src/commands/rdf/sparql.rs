@@ -63,6 +63,7 @@ pub(crate) fn sparql(args: &SparqlArgs, context: &mut Context) -> anyhow::Result
         options.remote = Some(&remote);
     }
     if args.update {
+        rdf.allow_loads(Services::new(args.allow_load.clone())?);
         let sync = context.durability() == esker::Durability::Sync;
         let done = on_large_stack(|| rdf.update(&text, args.graphs().as_ref(), &options, sync))?;
         context.note(&format!(

@@ -60,6 +60,8 @@ pub struct UpdateOptions {
     pub meta: MetaGraphs,
     /// Results of the `SERVICE` calls of the update, fetched in advance.
     pub service_results: Arc<ServiceResults>,
+    /// Documents of the update's `LOAD` operations, in order, read in advance; empty if none was.
+    pub documents: Arc<Vec<std::result::Result<Dataset, String>>>,
     /// Principal whose rights on graphs apply.
     pub principal: Option<Principal>,
 }
@@ -77,6 +79,7 @@ impl Default for UpdateOptions {
             memory: 4 << 30,
             meta: MetaGraphs::new(),
             service_results: Arc::default(),
+            documents: Arc::default(),
             principal: None,
         }
     }

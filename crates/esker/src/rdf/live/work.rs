@@ -5,13 +5,13 @@ use crate::rdf::MEMORY;
 use crate::rdf::disk::{self, Writer};
 use crate::rdf::meta::{GRAPH, check_names, check_target, put_in, take_out};
 use crate::rdf::rights::{PrincipalGuard, Rights};
-use crate::rdf::{LOG_MAX, Rules, UpdateCounts, error, fetch, now_and_seed};
+use crate::rdf::{LOG_MAX, Rules, UpdateCounts, error, now_and_seed, read_file};
 use esker_model::{Error, Result};
 use esker_rdf::dictionary::Key;
 use esker_rdf::id::UNBOUND;
 use esker_rdf::infer::Limits;
 use esker_rdf::log::{self, Change};
-use esker_rdf::{Dataset, Guard, Options, Term, syntax, update_parsed};
+use esker_rdf::{Dataset, Guard, Load, Options, Term, syntax, update_parsed};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -139,16 +139,21 @@ impl CommitGroup {
         if let Err(e) = put_in(&mut self.data, &how.meta) {
             return done(Err(e));
         }
-        let mut from = |iri: &str| {
-            if how.files {
-                fetch(iri)
-            } else {
-                Err("a server reads no files for its clients; send the file, as `esker rdf load` does".into())
-            }
+        let mut documents = how.documents.iter();
+        let mut read = |load: &Load<'_>| {
+            match documents.next() {
+            Some(document) => document.clone(),
+            None if how.files => read_file(load),
+            None => Err(
+                "a server reads no files for its clients, and only documents that it may (--allow-load, or sparql.load in its \
+                 configuration); send the file, as `esker rdf load` does"
+                    .into(),
+            ),
+        }
         };
         let outcome = request.and_then(|update| {
             let graphs = how.graphs.as_ref();
-            update_parsed(&mut self.data, &update, graphs, &mut from, &options)
+            update_parsed(&mut self.data, &update, graphs, &mut read, &options)
         });
         if asks {
             take_out(&mut self.data);

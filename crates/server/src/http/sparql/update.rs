@@ -10,8 +10,8 @@ use crate::http::{failed, json_response};
 use crate::service::InFlight;
 use crate::service::Service;
 use axum::body::Body;
-use esker::rdf::engine::{self, Update, UpdateOperation, services_of, syntax};
-use esker::rdf::{ServiceResults, UpdateCounts, UpdateOptions, UpdateRequest};
+use esker::rdf::engine::{self, Update, UpdateOperation, loads_of, services_of, syntax};
+use esker::rdf::{ServiceResults, UpdateCounts, UpdateOptions, UpdateRequest, now_and_seed};
 use esker_model::Error;
 use http::{Response, StatusCode};
 use serde_json::json;
@@ -21,9 +21,13 @@ use tokio::sync::oneshot;
 /// Largest text in bytes that the updating thread parses itself, if the text only lists quads.
 const PLAIN_BYTES: usize = 4_096;
 
-/// Whether a text is short and simple, so that its parsing takes little time compared to the update.
+/// Whether a text is short and simple, so that its parsing takes little time compared to the update, and names no other server.
 fn is_plain(text: &str) -> bool {
     if text.len() > PLAIN_BYTES || text.contains(['(', '[']) {
+        return false;
+    }
+    let lower = text.to_ascii_lowercase();
+    if lower.contains("load") || lower.contains("service") {
         return false;
     }
     let mut rest = text.trim_start();
@@ -57,18 +61,31 @@ pub(super) fn changed(changed: UpdateCounts) -> Response<Body> {
     json_response(json!({"added": changed.added, "removed": changed.removed}).to_string())
 }
 
-/// Answers of remote endpoints to the `SERVICE` clauses of an update. They are requested before the update's turn, so that no other
-/// update waits for them.
-fn remote_answers(
+/// Puts into `how` the answers of remote endpoints to the `SERVICE` clauses of an update, and the documents of its `LOAD` operations. They are
+/// requested before the update's turn, so that no other update waits for them.
+fn add_remote_answers(
     service: &Service,
     update: &Update,
-    stop: &(dyn Fn() -> Option<&'static str> + Sync),
-) -> Result<ServiceResults, engine::Error> {
-    let services = &service.settings.sparql.services;
-    let mut service_results = ServiceResults::new();
-    if services.is_empty() {
-        return Ok(service_results);
+    how: &mut UpdateOptions,
+) -> Result<(), engine::Error> {
+    let stop = &*how.stop;
+    let sparql = &service.settings.sparql;
+    if !sparql.load.is_empty() {
+        let (_, seed) = now_and_seed();
+        let mut documents = Vec::new();
+        for load in loads_of(update, seed) {
+            if let Some(why) = stop() {
+                return Err(engine::Error::Stopped(why));
+            }
+            documents.push(sparql.load.read_document(&load, &|| stop().is_some()));
+        }
+        how.documents = Arc::new(documents);
     }
+    let services = &sparql.services;
+    if services.is_empty() {
+        return Ok(());
+    }
+    let mut service_results = ServiceResults::new();
     for (endpoint, query) in services_of(update)? {
         if let Some(why) = stop() {
             return Err(engine::Error::Stopped(why));
@@ -79,7 +96,8 @@ fn remote_answers(
                 services.query_endpoint(endpoint, query, &|| stop().is_some())
             });
     }
-    Ok(service_results)
+    how.service_results = Arc::new(service_results);
+    Ok(())
 }
 
 pub(super) async fn update(
@@ -141,9 +159,8 @@ pub(super) async fn update(
                             .into(),
                     )));
                 }
-                match remote_answers(&service, &update, &*how.stop) {
-                    Ok(service_results) => how.service_results = Arc::new(service_results),
-                    Err(e) => return answer(Err(esker::rdf::error(e))),
+                if let Err(e) = add_remote_answers(&service, &update, &mut how) {
+                    return answer(Err(esker::rdf::error(e)));
                 }
                 let database = service.database.on_behalf_of(reader.as_ref());
                 let live = database.rdf_live().and_then(|live| {
