@@ -37,6 +37,7 @@ SCRIPTS = [
     "demo",
     "collective",
     "sparql-clients",
+    "sparql",
     "fsspec",
     "openlineage",
     "harvest",
