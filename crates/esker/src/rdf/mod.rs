@@ -344,9 +344,12 @@ impl Rdf {
         }
         let sources = self.sources.clone();
         let stop = || (options.stop)().is_some();
-        let mut read = |load: &Load<'_>| match load.iri.starts_with("file:") {
-            true => read_file(load),
-            false => sources.read_document(load, &stop),
+        let mut read = |load: &Load<'_>| {
+            if load.iri.starts_with("file:") {
+                read_file(load)
+            } else {
+                sources.read_document(load, &stop)
+            }
         };
         let done = update_in_place(&mut self.data, text, graphs, &mut read, &options);
         if !requested.is_empty() {
