@@ -57,7 +57,7 @@ def leaves_graph(case: Case, _ours: Answer, _theirs: Answer) -> bool:
         subject, _, end = triple.removesuffix(" .").split(" ", 2)
         nodes[graph] |= {subject, end}
     named = set(re.findall(r':n\d|"[^"]*"(?:@[\w-]+|\^\^\S*\w)?|(?<![\w:"])-?\d[\d.]*\d|(?<![\w:"])-?\d|\btrue|\bfalse', text))
-    return any(not named <= of_graph for of_graph in nodes.values()) or bool(re.search(r"BIND|\bAS |\S \?\w+ \S+ \.", text))
+    return any(not named <= of_graph for of_graph in nodes.values()) or bool(re.search(r"BIND|GRAPH|\bAS |\S \?\w+ \S+ \.", text))
 
 
 ZERO_LENGTH = (
@@ -116,6 +116,12 @@ REASONS: list[Reason] = [
     ),
     Reason(
         "Oxigraph",
+        "durations have a unary minus",
+        "SPARQL 1.1 Query, section 17.3: there is no such operator",
+        mentions(r"\(- .*uration|uration.*\(- "),
+    ),
+    Reason(
+        "Oxigraph",
         "booleans have no order",
         "SPARQL 1.1 Query, section 17.3: op:boolean-less-than",
         mentions(r"(true|false|\)) [<>]=? |[<>]=? (true|false|\(|is|sameTerm)|(true|false)\b.* [<>]=? "),
@@ -158,6 +164,30 @@ REASONS: list[Reason] = [
         "the decimal number 0.0 has the boolean value true, and INF false",
         "SPARQL 1.1 Query, section 17.2.2: zero and NaN are false",
         mentions(r"xsd:decimal\(|\bINF\b"),
+    ),
+    Reason(
+        "Jena",
+        "functions of dates take durations",
+        "SPARQL 1.1 Query, section 17.4.5: their arguments are xsd:dateTime",
+        mentions(r"(YEAR|MONTH|DAY|HOURS|MINUTES|SECONDS)\(.*uration|uration.*(YEAR|MONTH|DAY|HOURS|MINUTES|SECONDS)\("),
+    ),
+    Reason(
+        "Jena",
+        "xsd:boolean of NaN is true",
+        "F&O 17.1.6: it is false",
+        mentions("NaN"),
+    ),
+    Reason(
+        "Jena",
+        "STR of a blank node is no error",
+        "SPARQL 1.1 Query, section 17.4.2.5: its argument is a literal or an IRI",
+        mentions(r"STR\("),
+    ),
+    Reason(
+        "Jena",
+        "a filter is evaluated before a variable that UNDEF leaves unbound has its value",
+        "SPARQL 1.1 Query, section 18.2.2: Filter applies to the whole group",
+        mentions("UNDEF"),
     ),
     Reason(
         "Jena",
