@@ -179,6 +179,12 @@ REASONS: list[Reason] = [
     ),
     Reason(
         "Jena",
+        "a filter with a disjunction of equalities binds an unbound variable",
+        "SPARQL 1.1 Query, section 18.5, Filter: it adds no bindings, and an error removes the solution",
+        mentions(r"\bIN \(|=.* \|\| .*="),
+    ),
+    Reason(
+        "Jena",
         "STR of a blank node is no error",
         "SPARQL 1.1 Query, section 17.4.2.5: its argument is a literal or an IRI",
         mentions(r"STR\("),
