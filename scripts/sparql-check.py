@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import collections
 import os
+import signal
 import sys
 import time
 from pathlib import Path
@@ -127,4 +128,6 @@ def main() -> int:
 
 
 if __name__ == "__main__":
+    # The servers end with this process.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     sys.exit(main())

@@ -19,6 +19,7 @@ import functools
 import http.server
 import os
 import re
+import signal
 import sys
 import threading
 import urllib.parse
@@ -370,4 +371,6 @@ def main() -> int:
 
 
 if __name__ == "__main__":
+    # The servers end with this process.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     sys.exit(main())
