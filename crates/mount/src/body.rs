@@ -14,6 +14,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Largest number of idle files of one folder.
 const IDLE_MAX: usize = 64;
@@ -27,6 +28,8 @@ pub(crate) struct Body {
     /// Registration with the kernel, if the kernel reads and writes the file itself.
     pub(crate) backing: Mutex<Option<Arc<BackingId>>>,
     pub(crate) published: Mutex<Published>,
+    /// Whether programs got the backing file itself, and so may have mapped it into memory.
+    exposed: AtomicBool,
 }
 
 /// Origin of a backing file.
@@ -71,6 +74,7 @@ impl Body {
             file,
             backing: Mutex::new(None),
             published: Mutex::default(),
+            exposed: AtomicBool::new(false),
         };
         let stamp = body.stamp()?;
         *body.published.lock() = Published { content, stamp };
@@ -88,6 +92,16 @@ impl Body {
                 .saturating_mul(1_000_000_000)
                 .saturating_add(meta.mtime_nsec()),
         })
+    }
+
+    /// Records that a program gets the backing file itself.
+    pub(crate) fn expose(&self) {
+        self.exposed.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether a program has got the backing file itself, and may have mapped it into memory.
+    pub(crate) fn is_exposed(&self) -> bool {
+        self.exposed.load(Ordering::Relaxed)
     }
 
     /// Whether the file must not exceed the inline size.

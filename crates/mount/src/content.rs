@@ -4,6 +4,7 @@ use crate::attributes::{self, io_errno};
 use crate::body::{Body, Published, Source, Stamp, read_at};
 use crate::caller::MOUNT;
 use crate::files::{Answer, Files};
+use crate::mapping::may_be_used_elsewhere;
 use crate::nodes::Node;
 use esker_model::Error;
 use esker_model::namespace::{Change, Content, Inode, Kind, SetAttributes};
@@ -124,9 +125,8 @@ impl Files {
     ) -> Answer<Reply> {
         let changes = writes(flags) || truncates(flags);
         let told = node.state().reported == Some(inode.version);
-        if !told && let Some(notifier) = self.notifier.get() {
-            // Invalidates attributes only: reading them waits for nothing, not even for the answer to this call.
-            let _ = notifier.inval_inode(fuser::INodeNo(node.number), -1, 0);
+        if !told {
+            self.invalidate_attributes(node);
         }
         node.note(inode);
         match opened.as_mut() {
@@ -153,7 +153,7 @@ impl Files {
             self.end(node, opened);
             return Err(e);
         }
-        Ok(self.opened(node, inode, now, writes(flags), register))
+        Ok(self.opened(node, inode, now, flags, register))
     }
 
     /// Opens a file that was just created.
@@ -174,7 +174,7 @@ impl Files {
             });
         }
         match opened.as_mut() {
-            Some(now) => Ok(self.opened(node, inode, now, writes(flags), register)),
+            Some(now) => Ok(self.opened(node, inode, now, flags, register)),
             None => Err(Errno::EIO),
         }
     }
@@ -288,9 +288,10 @@ impl Files {
         node: &Node,
         inode: &Inode,
         opened: &mut Opened,
-        write: bool,
+        flags: i32,
         register: Register<'_>,
     ) -> Reply {
+        let (read, write) = (reads(flags), writes(flags));
         let mut backing = None;
         let may = opened.count == 0 && self.passthrough.load(Ordering::Relaxed);
         if (may || opened.passthrough)
@@ -299,6 +300,9 @@ impl Files {
             && (opened.passthrough || inode.mode & (SUID | SGID) == 0)
         {
             backing = self.backing(body, register);
+            if read && backing.is_some() {
+                body.expose();
+            }
         }
         opened.count += 1;
         opened.passthrough = backing.is_some();
@@ -358,6 +362,14 @@ impl Files {
         Ok(())
     }
 
+    /// Tells the kernel that the attributes in its cache are old. Reading them again waits for nothing, not even for the answer
+    /// to the present call.
+    fn invalidate_attributes(&self, node: &Node) {
+        if let Some(notifier) = self.notifier.get() {
+            let _ = notifier.inval_inode(fuser::INodeNo(node.number), -1, 0);
+        }
+    }
+
     /// Truncates the content, or extends it with zero bytes.
     pub(crate) fn truncate(
         &self,
@@ -406,6 +418,11 @@ impl Files {
 
     /// Publishes what was written to the namespace: small content itself, of large content its location and size.
     pub(crate) fn publish(&self, node: &Node, body: &Body, sync: bool) -> Answer<()> {
+        self.publish_as(node, body, sync, false)
+    }
+
+    /// Publishes what was written; with `as_object` a small content becomes an object, too.
+    fn publish_as(&self, node: &Node, body: &Body, sync: bool, as_object: bool) -> Answer<()> {
         let failed = |e: io::Error| io_errno(&e);
         if node.state().unlinked {
             return Ok(());
@@ -425,9 +442,9 @@ impl Files {
             ..SetAttributes::default()
         };
         if let Source::Pending(pending) = &mut *source
-            && stamp.size > self.options.inline_bytes as u64
+            && (as_object || stamp.size > self.options.inline_bytes as u64)
         {
-            if !written {
+            if !written && !as_object {
                 return Ok(());
             }
             // A client that removed the file elsewhere will not remove an object created now.
@@ -475,6 +492,10 @@ impl Files {
             published.content = Some(content);
         }
         published.stamp = stamp;
+        if written && body.is_exposed() {
+            // The kernel does not notice that a write to a mapping changes the times.
+            self.invalidate_attributes(node);
+        }
         Ok(())
     }
 
@@ -571,12 +592,23 @@ impl Files {
     }
 
     /// Closes a body that nobody has open. If its last writes could not be published, the journal keeps it for the next mount.
+    ///
+    /// A program may have mapped the body before it closed the file. Then the body becomes an object, to which the program
+    /// continues to write, and never the body of another file.
     fn release_body(&self, node: &Node, body: Arc<Body>) {
+        let pending = matches!(*body.source.lock(), Source::Pending(_));
+        let mapped = pending && body.is_exposed() && may_be_used_elsewhere(&body.file);
+        if mapped {
+            // No program waits for an error here.
+            let _ = self.publish_as(node, &body, false, true);
+        }
         let published = || body.stamp().is_ok_and(|s| s == body.published.lock().stamp);
         if matches!(*body.source.lock(), Source::Object) && (node.state().unlinked || published()) {
             self.journal.end(node.id);
         }
-        if let Ok(body) = Arc::try_unwrap(body) {
+        if let Ok(body) = Arc::try_unwrap(body)
+            && !mapped
+        {
             self.pool.recycle(body);
         }
     }

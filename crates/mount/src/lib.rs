@@ -28,6 +28,7 @@ mod fuse;
 mod handler;
 mod inode_flags;
 mod list;
+mod mapping;
 pub mod mount_point;
 mod names;
 mod nodes;

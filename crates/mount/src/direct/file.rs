@@ -365,7 +365,12 @@ impl OpenFile {
         let memory;
         let file = match &held {
             None => return Err(Failure::new(EBADF, &self.path)),
-            Some(OpenContent::File(body)) => &*body.file,
+            Some(OpenContent::File(body)) => {
+                if self.flags.read {
+                    body.expose();
+                }
+                &*body.file
+            }
             Some(OpenContent::Bytes(bytes)) => {
                 let made = rustix::fs::memfd_create("esker", MemfdFlags::CLOEXEC);
                 memory = std::fs::File::from(made.map_err(|e| about(e.into()))?);

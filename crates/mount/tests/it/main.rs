@@ -11,6 +11,7 @@ mod deep;
 mod failing;
 mod flags;
 mod history;
+mod mapped;
 mod other_users;
 mod people;
 mod programs;
