@@ -116,16 +116,27 @@ impl Files {
     }
 
     /// Allocates or frees space.
-    pub(crate) fn allocate(&self, node: &Node, offset: u64, length: u64, mode: i32) -> Answer<()> {
+    pub(crate) fn allocate(
+        &self,
+        principal: &Principal,
+        node: &Node,
+        (offset, length): (u64, u64),
+        mode: i32,
+    ) -> Answer<()> {
         let body = node.body()?;
         self.check_size_limit(&body, offset.saturating_add(length))?;
         let flags = FallocateFlags::from_bits_retain(mode.cast_unsigned());
-        rustix::fs::fallocate(&body.file, flags, offset, length).map_err(os)
+        rustix::fs::fallocate(&body.file, flags, offset, length).map_err(os)?;
+        if node.state().privileged {
+            self.drop_privileges(principal, node)?;
+        }
+        Ok(())
     }
 
     /// Copies data from one open file to another.
     pub(crate) fn copy_range(
         &self,
+        principal: &Principal,
         (from, at): (&Node, u64),
         (to, onto): (&Node, u64),
         length: u64,
@@ -158,6 +169,9 @@ impl Files {
                 .map_err(os)?
             }
         };
+        if to.state().privileged {
+            self.drop_privileges(principal, to)?;
+        }
         Ok(n as u32)
     }
 }

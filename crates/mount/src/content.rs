@@ -93,7 +93,8 @@ fn without_privileges(inode: &Inode, principal: &Principal) -> Option<u32> {
         return None;
     }
     let mut taken = inode.mode & SUID;
-    if inode.mode & GROUP_EXECUTES != 0 {
+    let stranger = *principal != ANY_USER && !principal.gids.contains(&i64::from(inode.gid));
+    if inode.mode & GROUP_EXECUTES != 0 || stranger {
         taken |= inode.mode & SGID;
     }
     (taken != 0).then_some(inode.mode & 0o7777 & !taken)
@@ -359,6 +360,7 @@ impl Files {
                 ..SetAttributes::default()
             },
         )?;
+        self.invalidate_attributes(node);
         Ok(())
     }
 

@@ -1,6 +1,7 @@
 //! The kernel's calls, each translated into a call of this crate.
 
 use crate::attributes;
+use crate::caller::MOUNT;
 use crate::files::name;
 use crate::handler::{FuseHandler, reply_empty, reply_sized};
 use crate::inode_flags;
@@ -532,7 +533,12 @@ impl Filesystem for FuseHandler {
     }
 
     fn removexattr(&self, request: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        let principal = self.0.groups.principal(request);
+        // The kernel demands rights of its own for this one, and removes it for every user who writes the file.
+        let principal = if name == "security.capability" {
+            MOUNT
+        } else {
+            self.0.groups.principal(request)
+        };
         let set = self.0.node(ino.0).and_then(|node| {
             self.0
                 .set_xattr(&principal, &node, name.as_bytes(), None, 0)
@@ -542,7 +548,7 @@ impl Filesystem for FuseHandler {
 
     fn fallocate(
         &self,
-        _request: &Request,
+        request: &Request,
         ino: INodeNo,
         _fh: FileHandle,
         offset: u64,
@@ -550,10 +556,11 @@ impl Filesystem for FuseHandler {
         mode: i32,
         reply: ReplyEmpty,
     ) {
-        let allocated = self
-            .0
-            .node(ino.0)
-            .and_then(|n| self.0.allocate(&n, offset, length, mode));
+        let principal = self.0.groups.principal(request);
+        let allocated = self.0.node(ino.0).and_then(|n| {
+            let range = (offset, length);
+            self.0.allocate(&principal, &n, range, mode)
+        });
         reply_empty(reply, allocated);
     }
 
@@ -591,7 +598,7 @@ impl Filesystem for FuseHandler {
 
     fn copy_file_range(
         &self,
-        _request: &Request,
+        request: &Request,
         ino_in: INodeNo,
         _fh_in: FileHandle,
         offset_in: u64,
@@ -602,10 +609,11 @@ impl Filesystem for FuseHandler {
         _flags: CopyFileRangeFlags,
         reply: ReplyWrite,
     ) {
+        let principal = self.0.groups.principal(request);
         let copied = self.0.node(ino_in.0).and_then(|from| {
             let to = self.0.node(ino_out.0)?;
             self.0
-                .copy_range((&from, offset_in), (&to, offset_out), len)
+                .copy_range(&principal, (&from, offset_in), (&to, offset_out), len)
         });
         match copied {
             Ok(n) => reply.written(n),

@@ -4,7 +4,7 @@
 
 use crate::people::{ADA, NOBODY, ROOT, by};
 use crate::rules_table::{OK, changes, chmod, chown, mkdir, mode, open, table};
-use rustix::fs::{CWD, FileType, Mode, OFlags};
+use rustix::fs::{CWD, FallocateFlags, FileType, Mode, OFlags, XattrFlags};
 use rustix::io::Errno;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -207,6 +207,53 @@ fn modes_and_owners() {
             rustix::fs::ftruncate(&file, 0)
         });
         c.holds("cutting takes privileges", mode(&program) == 0o777);
+        // Set-group-id of a file that the group may not execute is kept for members of the group.
+        chmod(&program, 0o6767).unwrap();
+        c.expect("write a program of their group", ADA, OK, || {
+            let file = rustix::fs::open(&program, OFlags::WRONLY, Mode::empty())?;
+            rustix::io::write(&file, b"x").map(drop)
+        });
+        c.holds("the group's bit stays", mode(&program) == 0o2767);
+        let source = c.file("source", ROOT, 0o644);
+        fs::write(&source, "text").unwrap();
+        chmod(&program, 0o6767).unwrap();
+        c.expect("allocate space of a program", NOBODY, OK, || {
+            let file = rustix::fs::open(&program, OFlags::WRONLY, Mode::empty())?;
+            rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, 100)
+        });
+        c.holds("allocating takes privileges", mode(&program) == 0o767);
+        chmod(&program, 0o6777).unwrap();
+        c.expect("copy into a program", NOBODY, OK, || {
+            let from = rustix::fs::open(&source, OFlags::RDONLY, Mode::empty())?;
+            let to = rustix::fs::open(&program, OFlags::WRONLY, Mode::empty())?;
+            rustix::fs::copy_file_range(&from, None, &to, None, 4)
+        });
+        c.holds("copying takes privileges", mode(&program) == 0o777);
+        // cap_setuid=ep, as `setcap` writes it.
+        let capability = [
+            1, 0, 0, 2, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+        ];
+        let name = "security.capability";
+        rustix::fs::setxattr(&program, name, &capability, XattrFlags::empty()).unwrap();
+        c.expect("write a program with capabilities", NOBODY, OK, || {
+            let file = rustix::fs::open(&program, OFlags::WRONLY, Mode::empty())?;
+            rustix::io::write(&file, b"x").map(drop)
+        });
+        let left = rustix::fs::getxattr(&program, name, &mut [0; 64]);
+        c.holds("writing takes capabilities", left == Err(Errno::NODATA));
+        // A program that has written sees at once that the privileges are gone, although the kernel had the mode in its cache.
+        for how in [OFlags::empty(), OFlags::DIRECT] {
+            chmod(&program, 0o6777).unwrap();
+            c.expect("write and look", NOBODY, OK, || {
+                let file = rustix::fs::open(&program, OFlags::RDWR | how, Mode::empty())?;
+                rustix::fs::fstat(&file)?;
+                rustix::io::write(&file, &[b'x'; 4_096])?;
+                match rustix::fs::fstat(&file)?.st_mode & 0o7777 {
+                    0o777 => Ok(()),
+                    _ => Err(Errno::PERM),
+                }
+            });
+        }
     });
 }
 
