@@ -1,6 +1,7 @@
 //! Conversions between the namespace and the FUSE library: attributes, times, errors.
 
 use esker_model::namespace::{Content, Inode, Kind};
+use esker_model::version::Version;
 use esker_model::{Error, ErrorKind};
 use fuser::{Errno, FileAttr, FileType, INodeNo};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -104,6 +105,13 @@ pub(crate) fn nanos(time: SystemTime) -> Option<i64> {
             .ok()
             .map(|nanos| -nanos),
     }
+}
+
+/// Converts a version to nanoseconds since 1970, as the namespace does for the times of a file created at that version.
+pub(crate) fn of_version(version: Version) -> i64 {
+    let millis = version.millis().cast_signed();
+    let logical = i64::from((version.0 & 0xFFFF) as u16);
+    millis.saturating_mul(1_000_000).saturating_add(logical)
 }
 
 /// Converts an error to the number that a program gets.

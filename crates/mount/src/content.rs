@@ -438,9 +438,10 @@ impl Files {
         }
         let mut source = body.source.lock();
         // Times that were set stay until the next write.
+        let time = written.then(|| node.state().time_of_write(stamp.mtime));
         let times = SetAttributes {
-            mtime: written.then_some(stamp.mtime),
-            ctime: written.then_some(stamp.mtime),
+            mtime: time,
+            ctime: time,
             ..SetAttributes::default()
         };
         if let Source::Pending(pending) = &mut *source

@@ -202,7 +202,7 @@ impl Files {
             attributes.size = stamp.size;
             attributes.blocks = stamp.blocks;
             if stamp.was_written_since(&published.stamp) {
-                attributes.mtime = attributes::time(stamp.mtime);
+                attributes.mtime = attributes::time(node.state().time_of_write(stamp.mtime));
                 attributes.ctime = attributes.ctime.max(attributes.mtime);
             }
         }

@@ -6,7 +6,6 @@ use crate::files::{Answer, Files};
 use crate::nodes::Node;
 use esker_model::namespace::{Change, Content, Inode, Kind, Name, NewFile, SetAttributes};
 use esker_model::object::Principal;
-use esker_model::version::Version;
 use fuser::{Errno, FileAttr, RenameFlags, TimeOrNow};
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -57,13 +56,6 @@ impl RenameMode {
             whiteout: flags.contains(RenameFlags::RENAME_WHITEOUT),
         })
     }
-}
-
-/// Converts a version to nanoseconds since 1970, as the namespace does for the times of a file created at that version.
-fn nanos(version: Version) -> i64 {
-    let millis = version.millis().cast_signed();
-    let logical = i64::from((version.0 & 0xFFFF) as u16);
-    millis.saturating_mul(1_000_000).saturating_add(logical)
 }
 
 /// Converts a time to set; a time that does not fit into the namespace is `EOVERFLOW`.
@@ -130,7 +122,7 @@ impl Files {
             // The group, and for a directory the mode, are inherited from the parent.
             return self.stat_path(&path);
         }
-        let now = nanos(done.version);
+        let now = attributes::of_version(done.version);
         let size = match &content {
             Content::Symlink(target) => target.len() as u64,
             _ => 0,

@@ -3,6 +3,7 @@
 //! An inode number is half of the file's id, so it is the same in every mount. If two files have the same half, the
 //! second one gets the next free number.
 
+use crate::attributes;
 use crate::content::Opened;
 use esker_model::VertexId;
 use esker_model::namespace::{
@@ -20,6 +21,8 @@ pub(crate) const ROOT: u64 = 1;
 /// Lowest inode number of a file. Lower ones are those of the root directory and of views.
 pub(crate) const VIEW_NUMBERS: u64 = 1 << 32;
 const SHARDS: usize = 64;
+/// Longest time between two ticks of the kernel, in nanoseconds.
+const TICK: i64 = 10_000_000;
 /// Largest number of names remembered of one file.
 const NAMES_MAX: usize = 8;
 
@@ -147,6 +150,17 @@ impl Node {
 }
 
 impl State {
+    /// Returns the time of a write, in nanoseconds since 1970, from the time of the backing file. The clock of files is up to a tick
+    /// of the kernel behind the clock that gave the last change its version; a write that follows the change is not older.
+    pub(crate) fn time_of_write(&self, mtime: i64) -> i64 {
+        let last = self.reported.map_or(mtime, attributes::of_version);
+        if (0..=TICK).contains(&last.saturating_sub(mtime)) {
+            last
+        } else {
+            mtime
+        }
+    }
+
     /// Returns the last used name.
     fn first_name(&self) -> Result<&Name, FileError> {
         let first = self.names.first().map(|(_, name)| name);

@@ -90,3 +90,29 @@ fn directories_with_many_entries_list_each_once() {
         assert_eq!(fs::metadata(&directory).unwrap().nlink(), 3);
     });
 }
+
+/// A file that was written after another one was created is not older: `make` compares such times. The database and the kernel
+/// have clocks of their own, and that of the kernel's files stands still for some milliseconds.
+#[test]
+fn a_file_is_not_older_than_what_was_made_before() {
+    mounting(|| {
+        let scratch = Scratch::new();
+        let time = |m: &fs::Metadata| (m.mtime(), m.mtime_nsec());
+        for n in 0..50 {
+            let (before, after) = (
+                scratch.path(&format!("{n}")),
+                scratch.path(&format!("{n}.o")),
+            );
+            fs::create_dir(&before).unwrap();
+            let before = fs::metadata(&before).unwrap();
+            let mut file = fs::File::create(&after).unwrap();
+            file.write_all(b"made of it").unwrap();
+            assert!(
+                time(&file.metadata().unwrap()) >= time(&before),
+                "{n}, open"
+            );
+            drop(file);
+            assert!(time(&fs::metadata(&after).unwrap()) >= time(&before), "{n}");
+        }
+    });
+}
