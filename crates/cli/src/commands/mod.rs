@@ -30,6 +30,7 @@ mod link;
 mod man;
 mod mcp;
 pub(crate) mod mount;
+mod mount_helper;
 mod namespace;
 mod object;
 mod placement;
@@ -55,9 +56,11 @@ mod write;
 use crate::args::{self, Command, ImportCommand, NamespaceCommand, PlacementCommand, TopBy};
 use crate::shell;
 use esker_model::Error;
+use esker_terminal::args::Color;
 use esker_terminal::context::Context;
 use esker_terminal::exit::{self, Outcome};
 use esker_terminal::interrupt::Interrupt;
+use esker_terminal::output::Style;
 use esker_terminal::program as process;
 use std::ffi::OsString;
 use std::io::{self, IsTerminal as _};
@@ -65,6 +68,14 @@ use std::process::ExitCode;
 
 /// Runs the process: parses the command line, runs the command, reports errors.
 pub(crate) fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
+    let args: Vec<OsString> = args.collect();
+    match mount_helper::run(&args) {
+        Ok(None) => {}
+        Ok(Some(outcome)) => return exit::exit_code(outcome.code()),
+        Err(error) => {
+            return exit::exit_code(process::complain(&error, Style::new(Color::Auto, false)));
+        }
+    }
     let cli = match args::parse(args::command(), args) {
         Ok(cli) => cli,
         Err(error) => return process::print_usage(&error),

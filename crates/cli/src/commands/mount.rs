@@ -179,7 +179,7 @@ fn in_background(args: &MountArgs, context: &Context) -> anyhow::Result<Outcome>
     let rest = std::env::args_os().skip(1).filter(|a| a != BACKGROUND);
     let mut child = Command::new(program)
         .args(rest)
-        .arg("--quiet")
+        .args((!context.globals.quiet).then_some("--quiet"))
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         // The background process does not inherit stdout, so that readers of this command's output do not wait for it.

@@ -378,3 +378,50 @@ fn a_cluster_is_mounted_twice() {
     lab.well(&["umount", "mnt"]);
     lab.well(&["umount", "second"]);
 }
+
+/// Runs mount(8) with this program as its helper, in mounts of the test alone.
+#[test]
+fn mount_of_the_system_mounts_a_database() {
+    if !can_mount() {
+        return;
+    }
+    let lab = Lab::new();
+    let helpers = lab.folder.path().join("helpers");
+    fs::create_dir(&helpers).unwrap();
+    let esker = env!("CARGO_BIN_EXE_esker");
+    for name in ["mount.esker", "mount.fuse.esker"] {
+        std::os::unix::fs::symlink(esker, helpers.join(name)).unwrap();
+    }
+    let script = "
+        mount -t overlay overlay -o lowerdir=helpers:/sbin /sbin
+        mount -t fuse.esker lab.esker mnt -o noatime,allow_other,data=data,attr_timeout=0s,x-systemd.automount
+        findmnt -n -o FSTYPE,OPTIONS mnt
+        printf %100000s x > mnt/large
+        umount mnt
+        echo \"$PWD/lab.esker mnt esker ro,data=$PWD/data 0 0\" > fstab
+        mount --fstab fstab mnt
+        wc -c < mnt/large
+        ! touch mnt/other
+        ! mount -o remount,rw mnt
+        umount mnt
+        ! mount -t esker lab.esker mnt -o noexec
+        ! mount -t esker missing.esker mnt";
+    let out = Command::new("unshare")
+        .args(["--mount", "sh", "-ec", script])
+        .current_dir(lab.folder.path())
+        .env("HOME", lab.folder.path())
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let (printed, said) = (
+        String::from_utf8_lossy(&out.stdout),
+        String::from_utf8_lossy(&out.stderr),
+    );
+    assert!(out.status.success(), "{printed}{said}");
+    let lines: Vec<&str> = printed.lines().collect();
+    assert!(lines[0].starts_with("fuse.esker rw,"), "{printed}");
+    assert!(lines[0].contains("allow_other"), "{printed}");
+    assert_eq!(lines[1..], ["100000"]);
+    assert!(said.contains("'--noexec'"), "{said}");
+    assert!(said.contains("missing.esker"), "{said}");
+}
