@@ -8,10 +8,11 @@ use crate::txn::{lock, parse_idempotency_key, was_applied};
 use crate::visibility::View;
 use crate::{Engine, catalog};
 use esker_model::key::Counter;
+use esker_model::namespace::{Entry, is_superuser};
 use esker_model::traversal::{Budget, TravelResult};
 use esker_model::{
     Cancel, Counts, Degree, DiffSelect, Difference, Edge, EdgeEvent, EdgeKey, EdgeSelect,
-    EdgeTypeId, Flow, GraphRead, Result, Schema, Traversal, Version, VersionRange, Versions,
+    EdgeTypeId, Error, Flow, GraphRead, Result, Schema, Traversal, Version, VersionRange, Versions,
     Vertex, VertexEvent, VertexId, VertexSelect,
 };
 use esker_store::Table;
@@ -126,6 +127,14 @@ impl GraphRead for Engine {
             &catalog::idempotency_row_key(idempotency_key),
             &mut |_| {},
         )
+    }
+
+    fn past_files(
+        &self,
+        as_of: Version,
+        sink: &mut dyn FnMut(VertexId, Entry) -> Flow,
+    ) -> Result<()> {
+        Self::past_files(self, as_of, sink)
     }
 }
 
@@ -305,5 +314,18 @@ impl GraphRead for View<'_> {
 
     fn applied(&self, idempotency_key: &[u8]) -> Result<bool> {
         self.engine.applied(idempotency_key)
+    }
+
+    fn past_files(
+        &self,
+        as_of: Version,
+        sink: &mut dyn FnMut(VertexId, Entry) -> Flow,
+    ) -> Result<()> {
+        if !is_superuser(self.principal) {
+            return Err(Error::Invalid(
+                "all files as of a past time are listed for the owner of the database alone".into(),
+            ));
+        }
+        self.engine.past_files(as_of, sink)
     }
 }

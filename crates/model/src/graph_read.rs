@@ -15,6 +15,7 @@
 #![deny(clippy::indexing_slicing)]
 
 use crate::codec::{DecodeError, Reader};
+use crate::namespace::Entry;
 use crate::object::Principal;
 use crate::resume::{EdgesResume, VerticesResume};
 use crate::traversal::{Budget, TravelResult};
@@ -83,6 +84,24 @@ pub trait GraphRead: Send + Sync {
 
     /// Whether a batch with this idempotency key has been applied.
     fn applied(&self, idempotency_key: &[u8]) -> Result<bool>;
+
+    /// Passes all entries of the namespace as of a version to the sink, each with the id of its directory, in no order; an
+    /// entry may be repeated. The root is an entry of no directory (an id of zeros). A file whose content was in a data
+    /// file and has changed since has [`Content::Object`] with an empty path. Only for the owner of the database.
+    ///
+    /// # Errors
+    /// An error of kind `Invalid` where past entries are not known: before the retention, on a cluster, for a principal.
+    ///
+    /// [`Content::Object`]: crate::namespace::Content::Object
+    fn past_files(
+        &self,
+        _as_of: Version,
+        _sink: &mut dyn FnMut(VertexId, Entry) -> Flow,
+    ) -> Result<()> {
+        Err(Error::Invalid(
+            "files as of a past time can be listed in a folder or through its server, and not on a cluster".into(),
+        ))
+    }
 }
 
 /// Write access to a graph.
@@ -124,6 +143,8 @@ pub enum GraphCall {
     Travel(Traversal, Budget),
     /// [`GraphRead::applied`].
     Applied(Vec<u8>),
+    /// [`GraphRead::past_files`].
+    PastFiles(Version),
 }
 
 wire_enum!(GraphCall {
@@ -140,6 +161,7 @@ wire_enum!(GraphCall {
     10 Diff(select),
     11 Travel(traversal, budget),
     12 Applied(idempotency_key),
+    13 PastFiles(as_of),
 });
 
 /// A call on behalf of a principal. The encoding begins with that of the call.
@@ -161,7 +183,7 @@ pub trait AnswerSink {
 
 impl GraphCall {
     /// Names of the methods, by the codes of the calls.
-    pub const NAMES: [&str; 13] = [
+    pub const NAMES: [&str; 14] = [
         "schema",
         "read_vertices",
         "read_edges",
@@ -175,6 +197,7 @@ impl GraphCall {
         "diff",
         "travel",
         "applied",
+        "past_files",
     ];
 
     /// Whether the answer depends on the principal of the call.
@@ -235,6 +258,11 @@ impl GraphCall {
                 ));
             }
             Self::Applied(key) => return Ok(wire::encode(&graph.applied(key)?)),
+            Self::PastFiles(as_of) => {
+                graph.past_files(*as_of, &mut |directory, entry| {
+                    out.item(&(directory, entry))
+                })?;
+            }
         }
         Ok(Vec::new())
     }
@@ -396,6 +424,15 @@ impl<T: GraphTransport> GraphRead for RemoteGraph<'_, T> {
     fn applied(&self, idempotency_key: &[u8]) -> Result<bool> {
         self.value(GraphCall::Applied(idempotency_key.to_vec()))
     }
+
+    fn past_files(
+        &self,
+        as_of: Version,
+        sink: &mut dyn FnMut(VertexId, Entry) -> Flow,
+    ) -> Result<()> {
+        let sink = &mut |(directory, entry)| sink(directory, entry);
+        self.stream(GraphCall::PastFiles(as_of), sink)
+    }
 }
 
 /// A graph whose reads are repeated where that helps, for example after the process that has it ended. A repeated scan continues
@@ -499,6 +536,14 @@ impl<A: GraphAttempts> GraphRead for A {
 
     fn applied(&self, idempotency_key: &[u8]) -> Result<bool> {
         self.attempt(None, &mut |graph| graph.applied(idempotency_key))
+    }
+
+    fn past_files(
+        &self,
+        as_of: Version,
+        sink: &mut dyn FnMut(VertexId, Entry) -> Flow,
+    ) -> Result<()> {
+        self.attempt(None, &mut |graph| graph.past_files(as_of, sink))
     }
 }
 

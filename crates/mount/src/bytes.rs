@@ -9,7 +9,7 @@ use esker_model::object::Principal;
 use fuser::Errno;
 use rustix::fs::FallocateFlags;
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::Arc;
 
 impl Node {
@@ -88,6 +88,34 @@ impl Node {
 }
 
 impl Files {
+    /// Reads at an offset for the kernel.
+    pub(crate) fn read(&self, node: &Node, offset: u64, size: u32) -> Answer<Vec<u8>> {
+        let data = node.read(offset, size)?;
+        if self.options.as_of.is_some()
+            && let Ok(body) = node.body()
+        {
+            // Another mount may have written while this one was reading.
+            self.demand_past(&body, None)?;
+        }
+        Ok(data)
+    }
+
+    /// Fails with `ESTALE` if this mount shows a past time, and a data file was changed since or has another size. The
+    /// time of its last change is the kernel's; no program can set it back.
+    pub(crate) fn demand_past(&self, body: &Body, size: Option<u64>) -> Answer<()> {
+        let Some(as_of) = self.options.as_of else {
+            return Ok(());
+        };
+        let meta = body.file.metadata().map_err(|e| io_errno(&e))?;
+        let changed = meta.ctime().saturating_mul(1_000_000_000);
+        let changed = changed.saturating_add(meta.ctime_nsec());
+        let end_of_millisecond = as_of.nanos().saturating_add(999_999);
+        if changed > end_of_millisecond || size.is_some_and(|size| size != meta.len()) {
+            return Err(Errno::ESTALE);
+        }
+        Ok(())
+    }
+
     /// Writes data; returns the number of bytes written, which a full disk may limit.
     pub(crate) fn write(
         &self,

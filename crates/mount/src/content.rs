@@ -201,10 +201,20 @@ impl Files {
         let small: &[u8] = match &inode.content {
             Content::Inline(content) => content,
             Content::None if inode.size == 0 => &[],
+            // A past content that another one has replaced.
+            Content::Object(path) if path.is_empty() => return Err(Errno::ESTALE),
             Content::Object(path) => {
-                let body = self.pool.open(path, node.id, !self.options.read_only);
+                let body = self.pool.open(path, node.id, !self.options.is_read_only());
                 return match body {
-                    Ok(body) => Ok(OpenContent::File(Arc::new(body))),
+                    Ok(body) => {
+                        self.demand_past(&body, Some(inode.size))?;
+                        Ok(OpenContent::File(Arc::new(body)))
+                    }
+                    Err(e)
+                        if self.options.as_of.is_some() && e.kind() == io::ErrorKind::NotFound =>
+                    {
+                        Err(Errno::ESTALE)
+                    }
                     Err(e) if e.kind() == io::ErrorKind::PermissionDenied => Err(Errno::EOPNOTSUPP),
                     Err(e) if e.kind() == io::ErrorKind::NotFound => Err(Errno::EIO),
                     Err(e) => Err(io_errno(&e)),

@@ -186,7 +186,8 @@ impl Files {
     /// Returns a file's attributes as programs see them, including writes that are not published yet.
     pub(crate) fn attributes(&self, node: &Node, inode: &Inode) -> FileAttr {
         let opened = node.opened();
-        let Some(body) = opened.as_ref().and_then(Opened::body) else {
+        let body = opened.as_ref().and_then(Opened::body);
+        let Some(body) = body.filter(|_| self.options.as_of.is_none()) else {
             node.note(inode);
             return attributes::of(node.number, inode);
         };

@@ -46,6 +46,8 @@ impl Filesystem for FuseHandler {
         }
         let files = &self.0;
         if files.options.passthrough
+            // The kernel would read changes of others without asking.
+            && files.options.as_of.is_none()
             && !files.folders.is_empty()
             && config.set_max_stack_depth(STACKED).is_ok()
             && config.add_capabilities(InitFlags::FUSE_PASSTHROUGH).is_ok()
@@ -320,7 +322,9 @@ impl Filesystem for FuseHandler {
         let read = if is_view(ino.0) {
             self.0.read_view(fh.0, offset, size)
         } else {
-            self.0.node(ino.0).and_then(|n| n.read(offset, size))
+            self.0
+                .node(ino.0)
+                .and_then(|n| self.0.read(&n, offset, size))
         };
         match read {
             Ok(data) => reply.data(&data),

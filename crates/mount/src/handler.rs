@@ -49,7 +49,7 @@ pub fn mount_recorded(
             at.display()
         )));
     }
-    if !options.read_only {
+    if !options.is_read_only() {
         let recovered = write_journal::recover(target.names(), &folders, true);
         recovered.map_err(|e| io::Error::other(e.to_string()))?;
     }

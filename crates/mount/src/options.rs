@@ -1,6 +1,7 @@
 //! Options of a mount, as plain data.
 
 use esker_model::namespace::INLINE_BYTES_MAX;
+use esker_model::version::Version;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -12,6 +13,9 @@ pub struct Options {
     pub data: Vec<PathBuf>,
     /// Whether all changes are refused.
     pub read_only: bool,
+    /// The past time that the target shows, if it does; data files that were changed since are not read. Implies
+    /// [`Self::read_only`].
+    pub as_of: Option<Version>,
     /// Whether users other than the one who mounts may use the mount.
     pub allow_other: bool,
     /// Number of threads that answer the kernel.
@@ -45,6 +49,7 @@ impl Default for Options {
         Self {
             data: Vec::new(),
             read_only: false,
+            as_of: None,
             allow_other: false,
             threads: 2,
             timeout: Duration::from_secs(1),
@@ -57,6 +62,11 @@ impl Default for Options {
 }
 
 impl Options {
+    /// Whether all changes are refused.
+    pub(crate) fn is_read_only(&self) -> bool {
+        self.read_only || self.as_of.is_some()
+    }
+
     /// Checks that the options are valid.
     pub fn check(&self) -> Result<(), OptionsError> {
         if self.inline_bytes > INLINE_BYTES_MAX {

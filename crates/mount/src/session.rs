@@ -59,7 +59,7 @@ fn config(options: &Options) -> Config {
         MountOption::NoDev,
         MountOption::NoSuid,
         MountOption::NoAtime,
-        if options.read_only {
+        if options.is_read_only() {
             MountOption::RO
         } else {
             MountOption::RW
@@ -88,7 +88,7 @@ fn by_kernel<F: Filesystem>(
         data.push_str(",allow_other");
     }
     let mut flags = MsFlags::MS_NODEV | MsFlags::MS_NOSUID | MsFlags::MS_NOATIME;
-    if options.read_only {
+    if options.is_read_only() {
         flags |= MsFlags::MS_RDONLY;
     }
     let kind = format!("fuse.{}", mount_point::TYPE);

@@ -1,7 +1,9 @@
 //! Arguments of `esker mount` and `esker umount`.
 
 use super::{RemoteArgs, Target};
+use crate::times::parse_as_of;
 use clap::Args;
+use esker_model::Version;
 use esker_terminal::units::{parse_duration, parse_size};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -17,6 +19,7 @@ use std::time::Duration;
                   esker mount esker://meta1:7400 /mnt/lab --data /scratch/.esker-data,/gpfs2/.esker-data --allow-other --background\n  \
                   setfattr -n user.esker.campaign -v winter24 /mnt/lab/run7/out.nc\n  \
                   esker mount lab.esker /mnt/lab --data /scratch/.esker-data --record     # then: esker lineage /mnt/lab/run7/out.nc\n  \
+                  esker mount lab.esker /mnt/march --as-of 2026-03-01 --data /scratch/.esker-data\n  \
                   esker mount --origin sftp://store.example.org/data /mnt/far"
 )]
 pub(crate) struct MountArgs {
@@ -41,6 +44,9 @@ pub(crate) struct MountArgs {
     /// Mount read-only: programs cannot change anything
     #[arg(long)]
     pub(crate) read_only: bool,
+    /// Mount read-only the files as they were at this time (RFC 3339, a date, @SECONDS or #VERSION)
+    #[arg(long, value_name = "TIME", value_parser = parse_as_of, conflicts_with_all = ["origin", "record"])]
+    pub(crate) as_of: Option<Version>,
     /// Allow other users to use the mount, each with their own rights
     #[arg(long)]
     pub(crate) allow_other: bool,

@@ -7,8 +7,8 @@ use esker::Database;
 use esker::lineage::{LineageOptions, TreeStyle, impact, lineage, render_json, render_tree};
 use esker_model::namespace::{NamePath, Namespace};
 use esker_model::object::Principal;
-use esker_model::{Error, GraphRead as _, NeverCancel, Result, VertexId};
-use esker_mount::{Mounted, Options, Recorder, Target, UnmountMode, mount_point};
+use esker_model::{Error, GraphRead as _, NeverCancel, Result, Version, VertexId};
+use esker_mount::{Mounted, Options, PastNamespace, Recorder, Target, UnmountMode, mount_point};
 use esker_terminal::context::Context;
 use esker_terminal::exit::{Outcome, usage};
 use std::io::{self, Read as _, Write as _};
@@ -16,10 +16,12 @@ use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Interval between checks for signals.
 const SIGNAL_INTERVAL: Duration = Duration::from_millis(20);
+/// Time for which the kernel caches names and attributes of a past time, which never change.
+const PAST_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
 /// Option that starts the mount as a background process.
 const BACKGROUND: &str = "--background";
 
@@ -40,27 +42,63 @@ impl Target for Mountable {
     }
 
     fn view(&self, view: &str, principal: &Principal, file: VertexId) -> Result<Vec<u8>> {
-        let database = self.0.on_behalf_of(Some(principal));
-        let schema = database.schema()?;
-        let options = LineageOptions {
-            vertices: Some(VIEW_VERTICES_MAX),
-            edges: Some(VIEW_EDGES_MAX),
-            ..LineageOptions::default()
-        };
-        let found = if view.starts_with("impact") {
-            impact(&database, file, &options, &NeverCancel)?
-        } else {
-            lineage(&database, file, &options, &NeverCancel)?
-        };
-        let mut text = if view.strip_suffix(".json").is_some() {
-            render_json(&found, &schema)
-        } else {
-            render_tree(&found, &schema, &TreeStyle::default())
-        };
-        text.truncate(text.trim_end().len());
-        text.push('\n');
-        Ok(text.into_bytes())
+        view_as_of(&self.0, view, principal, file, Version::MAX)
     }
+}
+
+/// A database as of a past time as the target of a mount.
+struct PastTarget {
+    database: Database,
+    names: PastNamespace,
+    as_of: Version,
+}
+
+impl Target for PastTarget {
+    fn names(&self) -> &dyn Namespace {
+        &self.names
+    }
+
+    fn persist(&self) -> Result<()> {
+        Ok(())
+    }
+
+    fn views(&self) -> &'static [&'static str] {
+        &VIEWS
+    }
+
+    fn view(&self, view: &str, principal: &Principal, file: VertexId) -> Result<Vec<u8>> {
+        view_as_of(&self.database, view, principal, file, self.as_of)
+    }
+}
+
+fn view_as_of(
+    database: &Database,
+    view: &str,
+    principal: &Principal,
+    file: VertexId,
+    as_of: Version,
+) -> Result<Vec<u8>> {
+    let database = database.on_behalf_of(Some(principal));
+    let schema = database.schema()?;
+    let options = LineageOptions {
+        as_of,
+        vertices: Some(VIEW_VERTICES_MAX),
+        edges: Some(VIEW_EDGES_MAX),
+        ..LineageOptions::default()
+    };
+    let found = if view.starts_with("impact") {
+        impact(&database, file, &options, &NeverCancel)?
+    } else {
+        lineage(&database, file, &options, &NeverCancel)?
+    };
+    let mut text = if view.strip_suffix(".json").is_some() {
+        render_json(&found, &schema)
+    } else {
+        render_tree(&found, &schema, &TreeStyle::default())
+    };
+    text.truncate(text.trim_end().len());
+    text.push('\n');
+    Ok(text.into_bytes())
 }
 
 /// Views of files: how they were made and what was made of them, as text and as JSON.
@@ -110,7 +148,14 @@ pub(crate) fn mount(args: &MountArgs, context: &mut Context) -> anyhow::Result<O
         if args.record {
             recorder = Some(Arc::new(Recorder::new(Arc::new(database.clone()))?));
         }
-        let target = Arc::new(Mountable(database));
+        let target: Arc<dyn Target> = match options.as_of {
+            None => Arc::new(Mountable(database)),
+            Some(as_of) => Arc::new(PastTarget {
+                names: PastNamespace::read(&database, as_of)?,
+                database,
+                as_of,
+            }),
+        };
         esker_mount::mount_recorded(target, args.mount_point(), options, recorder.clone())
     };
     let mounted = mounted.map_err(|e| Error::io("mount", e))?;
@@ -136,17 +181,26 @@ pub(crate) fn mount(args: &MountArgs, context: &mut Context) -> anyhow::Result<O
 
 fn options(args: &MountArgs) -> anyhow::Result<Options> {
     let inline_bytes = usize::try_from(args.inline)?;
+    let unchanging = args.as_of.map_or(Duration::ZERO, |_| PAST_TIMEOUT);
     Ok(Options {
         data: args.data.clone(),
         read_only: args.read_only || args.origin.is_some(),
+        as_of: args.as_of.map(|as_of| as_of.min(newest_now())),
         allow_other: args.allow_other,
         threads: usize::from(args.threads),
-        timeout: args.attr_timeout,
-        negative: args.negative_timeout,
+        timeout: args.attr_timeout.max(unchanging),
+        negative: args.negative_timeout.max(unchanging),
         inline_bytes,
         passthrough: !args.no_passthrough,
         source: source(args),
     })
+}
+
+/// Returns the version of the present millisecond: "now" must not include what is written while the mount is there.
+fn newest_now() -> Version {
+    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH);
+    let millis = since_1970.map_or(0, |time| time.as_millis());
+    Version::end_of_millis(u64::try_from(millis).unwrap_or(u64::MAX))
 }
 
 /// Returns the source in the list of mounts, by which `esker lineage` finds the database from any directory.

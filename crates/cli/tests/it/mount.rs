@@ -4,7 +4,8 @@ use esker_testkit::wait::{eventually, wait_until};
 use serde_json::Value as Json;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 struct Lab {
     folder: tempfile::TempDir,
@@ -375,6 +376,10 @@ fn a_cluster_is_mounted_twice() {
     }
     fs::remove_dir_all(at.join("e")).unwrap();
     assert_eq!(fs::read_dir(&second).unwrap().count(), 0);
+    // A cluster does not know its past entries, and says so.
+    fs::create_dir(folder.join("third")).unwrap();
+    let past = lab.refused(&["mount", cluster.target(0), "third", "--as-of", "2020-01-01"]);
+    assert!(past.contains("not on a cluster"), "{past}");
     lab.well(&["umount", "mnt"]);
     lab.well(&["umount", "second"]);
 }
@@ -424,4 +429,89 @@ fn mount_of_the_system_mounts_a_database() {
     assert_eq!(lines[1..], ["100000"]);
     assert!(said.contains("'--noexec'"), "{said}");
     assert!(said.contains("missing.esker"), "{said}");
+}
+
+/// Returns the present time for `--as-of`; later changes have later times.
+fn now() -> String {
+    let millis = || {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+        u64::try_from(now.as_millis()).unwrap()
+    };
+    let now = millis();
+    wait_until("the clock stands still", || millis() > now + 20);
+    format!("@{}.{:03}", now / 1_000, now % 1_000)
+}
+
+/// A server, killed on drop.
+struct ServerProcess(Child);
+
+impl Drop for ServerProcess {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Starts a server of the database; returns its process and its address as a target.
+fn serve(lab: &Lab) -> (ServerProcess, String) {
+    let port = lab.folder.path().join("port");
+    let arguments = [
+        "serve",
+        "lab.esker",
+        "--listen",
+        "127.0.0.1:0",
+        "--port-file",
+        "port",
+    ];
+    let server = Command::new(env!("CARGO_BIN_EXE_esker"))
+        .current_dir(lab.folder.path())
+        .env("HOME", lab.folder.path())
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .args(arguments)
+        .spawn()
+        .unwrap();
+    wait_until("the server does not start", || port.exists());
+    let address = fs::read_to_string(&port).unwrap();
+    (ServerProcess(server), format!("esker://{}", address.trim()))
+}
+
+/// A folder, and the same through a server, as they were before a file was moved and its lineage grew.
+#[test]
+fn a_past_time_is_mounted() {
+    if !can_mount() {
+        return;
+    }
+    let lab = Lab::new();
+    lab.mount();
+    fs::create_dir(lab.at().join("run")).unwrap();
+    fs::write(lab.at().join("run/out"), vec![7; 100_000]).unwrap();
+    let link = |job: &str| {
+        let file = "file:/run/out";
+        lab.well(&["link", "lab.esker", "--create", job, "write", file]);
+    };
+    link("job:1");
+    let then = now();
+    link("job:2");
+    fs::rename(lab.at().join("run"), lab.at().join("archive")).unwrap();
+    lab.well(&["umount", "mnt"]);
+    wait_for_end(&lab);
+    let past = |target: &str| {
+        let options = ["--data", "data", "--background"];
+        let begin = ["mount", target, "mnt", "--as-of", &then];
+        lab.well(&[&begin[..], &options[..]].concat());
+        let names = fs::read_dir(lab.at()).unwrap();
+        let names: Vec<_> = names.map(|e| e.unwrap().file_name()).collect();
+        assert_eq!(names, ["run"]);
+        assert_eq!(fs::read(lab.at().join("run/out")).unwrap(), [7; 100_000]);
+        let view = fs::read_to_string(lab.at().join(".esker/lineage/run/out")).unwrap();
+        assert!(view.contains("job:1") && !view.contains("job:2"), "{view}");
+        let refused = fs::write(lab.at().join("new"), "x").unwrap_err();
+        assert_eq!(refused.kind(), std::io::ErrorKind::ReadOnlyFilesystem);
+        lab.well(&["umount", "mnt"]);
+    };
+    past("lab.esker");
+    wait_for_end(&lab);
+    let (_server, target) = serve(&lab);
+    past(&target);
 }

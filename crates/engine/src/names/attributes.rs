@@ -151,7 +151,7 @@ impl Txn<'_, '_> {
         if at.deleted {
             return self.put_gone(at, inode);
         }
-        self.supersede(at.directory, &at.name, before);
+        self.supersede(at.directory, &at.name, before)?;
         inode.version = self.version;
         if let Some((directory, name)) = &at.sized {
             let mut add = |counter: Counter, n: i64| names.note(counter, n);

@@ -182,16 +182,29 @@ impl Txn<'_, '_> {
             .put(Table::Names, location_key(id), &self.scratch);
     }
 
-    /// Stores the previous state of an inode, unless this commit wrote that state itself.
-    pub(super) fn supersede(&mut self, directory: VertexId, name: &Name, inode: &Inode) {
+    /// Stores the previous state of an inode, unless this commit wrote that state itself. The location record of an inode
+    /// with several names must still have all of them.
+    pub(super) fn supersede(
+        &mut self,
+        directory: VertexId,
+        name: &Name,
+        inode: &Inode,
+    ) -> Result<()> {
         if inode.version == self.version || inode.version == Version::ZERO {
-            return;
+            return Ok(());
+        }
+        let mut others = Vec::new();
+        if inode.links > 1 && !inode.is_directory() {
+            let place = rows::location_record(&*self.overlay, inode.id)?;
+            others = place.map(|place| place.names).unwrap_or_default();
+            others.retain(|(d, n)| *d != directory || n != name);
         }
         self.scratch.clear();
         let past = InodeHistory {
             directory,
             name: name.clone(),
             inode: inode.clone(),
+            others,
         };
         past.encode(&mut self.scratch);
         self.overlay.put(
@@ -199,6 +212,7 @@ impl Txn<'_, '_> {
             inode_history_key(inode.id, inode.version),
             &self.scratch,
         );
+        Ok(())
     }
 
     /// Records that an entry leaves a directory: from now on an id derived from a path in it may be taken.

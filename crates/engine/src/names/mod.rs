@@ -17,6 +17,7 @@ mod local_rows;
 mod open;
 mod partial_namespace;
 mod partial_rows;
+mod past;
 mod plan;
 mod read;
 mod reader;

@@ -89,7 +89,7 @@ impl Txn<'_, '_> {
                 .position(|(d, n)| *d == parent.id && *n == name);
             let index = index.unwrap_or(0);
             if place.names.len() > 1 {
-                self.supersede(parent.id, &name, &inode);
+                self.supersede(parent.id, &name, &inode)?;
                 place.names.remove(index);
                 let sign = |names: &mut NamesTxn<'_>, directory, sized, sign| {
                     space::count_name(directory, &inode, sized, sign, &mut |c, n| names.note(c, n));
@@ -120,7 +120,7 @@ impl Txn<'_, '_> {
         } else if rows::kind(&found.dentry) == Kind::Symlink {
             names.invalidate_cache();
         }
-        self.supersede(parent.id, &name, &inode);
+        self.supersede(parent.id, &name, &inode)?;
         // The graph keeps the vertex's history; its visibility depends on the last state of the file.
         let known = self.forget_vertex(names, &inode)?;
         if plain && !known {
@@ -187,7 +187,7 @@ impl Txn<'_, '_> {
         let now = self.now_nanos();
         let linked = named.linked();
         let mut inode = named.inode;
-        self.supersede(named.parent.id, &named.name, &inode);
+        self.supersede(named.parent.id, &named.name, &inode)?;
         let mut place = if linked {
             rows::location_record(&*self.overlay, inode.id)?.unwrap_or_default()
         } else {

@@ -205,7 +205,7 @@ impl Txn<'_, '_> {
             found,
             inode,
         } = source;
-        self.supersede(parent.id, &name, &inode);
+        self.supersede(parent.id, &name, &inode)?;
         self.remove_dentry(parent.id, &found)?;
         self.record_departure(names, &parent, found.hash)?;
         Ok(DetachedEntry {

@@ -7,6 +7,7 @@
 
 use super::rows::corrupt;
 use crate::Engine;
+use crate::catalog::{RETAINED_KEY, version_value};
 use crate::read::{FirstError, vertex_record};
 use crate::settings::CompactReport;
 use crate::txn::{CommitKind, lock};
@@ -14,6 +15,7 @@ use esker_model::key::names::{INODE_HISTORY_PREFIX, LOCATION_PREFIX, NamesKey};
 use esker_model::namespace::record::LocationRecord;
 use esker_model::{Cancel, Error, Flow, Result, Version, VertexId};
 use esker_store::{KeyRange, Snapshot, Table};
+use std::sync::atomic::Ordering;
 
 /// Rows removed at a time, under the write lock.
 const ROWS_AT_ONCE: usize = 1 << 14;
@@ -21,6 +23,8 @@ const ROWS_AT_ONCE: usize = 1 << 14;
 /// Removable rows of a part of the table, and the key to continue from.
 struct RemovableRows {
     rows: Vec<Vec<u8>>,
+    /// The newest version that superseded one of the states.
+    superseded_by: Version,
     next: Option<Vec<u8>>,
 }
 
@@ -51,7 +55,14 @@ impl Engine {
                 drop(snapshot);
                 if !portion.rows.is_empty() {
                     report.dropped += portion.rows.len() as u64;
+                    // Raised before the rows go, as for rows of the graph: a reader checks it after taking its snapshot.
+                    let before = self
+                        .retained_since
+                        .fetch_max(portion.superseded_by.0, Ordering::AcqRel);
+                    let retained = Version(before).max(portion.superseded_by);
                     self.commit(&mut writer, CommitKind::Local, &*self.store, |commit| {
+                        let value = version_value(retained);
+                        commit.overlay.put(Table::Meta, RETAINED_KEY, value);
                         for key in portion.rows {
                             commit.overlay.remove(Table::Names, key);
                         }
@@ -67,14 +78,18 @@ impl Engine {
     }
 }
 
-/// Scans rows of a kind until there are enough to remove.
+/// Scans rows of a kind until there are enough to remove. `superseded_by` returns the version at which a row was superseded
+/// (`Version::MAX` for rows to keep), or `None` for rows that are no past states.
 fn portion(
     snapshot: &dyn Snapshot,
     (kind, from): ([u8; 1], Vec<u8>),
-    look: &mut dyn FnMut(NamesKey, &[u8]) -> Result<bool>,
+    since: Version,
+    superseded_by: &mut dyn FnMut(NamesKey, &[u8]) -> Result<Option<Version>>,
+    report: &mut CompactReport,
 ) -> Result<RemovableRows> {
     let until = KeyRange::prefix(&kind).until;
     let (mut rows, mut next, mut seen) = (Vec::new(), None, 0_usize);
+    let mut newest = Version::ZERO;
     let mut last = None;
     let mut error = FirstError::default();
     snapshot.scan(
@@ -90,14 +105,23 @@ fn portion(
                 return Flow::Break(());
             }
             last = Some(decoded.id());
-            if error.keep(look(decoded, value))? {
-                rows.push(key.to_vec());
+            if let Some(version) = error.keep(superseded_by(decoded, value))? {
+                if version <= since {
+                    newest = newest.max(version);
+                    rows.push(key.to_vec());
+                } else {
+                    report.kept += 1;
+                }
             }
             Flow::Continue(())
         },
     )?;
     error.into_result()?;
-    Ok(RemovableRows { rows, next })
+    Ok(RemovableRows {
+        rows,
+        superseded_by: newest,
+        next,
+    })
 }
 
 fn past(
@@ -107,19 +131,19 @@ fn past(
     report: &mut CompactReport,
 ) -> Result<RemovableRows> {
     let mut newer: Option<(VertexId, Version)> = None;
-    portion(snapshot, (INODE_HISTORY_PREFIX, from), &mut |key, _| {
+    let mut superseded_by = |key, _: &[u8]| {
         let NamesKey::InodeHistory(id, version) = key else {
-            return Ok(false);
+            return Ok(None);
         };
         let successor = match newer {
             Some((same, version)) if same == id => Some(version),
             _ => removed_at(snapshot, id)?,
         };
         newer = Some((id, version));
-        let goes = successor.is_some_and(|s| s <= since);
-        report.kept += u64::from(!goes);
-        Ok(goes)
-    })
+        Ok(Some(successor.unwrap_or(Version::MAX)))
+    };
+    let part = (INODE_HISTORY_PREFIX, from);
+    portion(snapshot, part, since, &mut superseded_by, report)
 }
 
 fn removed(
@@ -128,16 +152,17 @@ fn removed(
     since: Version,
     report: &mut CompactReport,
 ) -> Result<RemovableRows> {
-    portion(snapshot, (LOCATION_PREFIX, from), &mut |key, value| {
+    let mut superseded_by = |key: NamesKey, value: &[u8]| {
         let id = key.id();
         let place = LocationRecord::decode(id, value).map_err(corrupt)?;
         let Some(inode) = place.inode.filter(|i| place.deleted && !i.is_directory()) else {
-            return Ok(false);
+            return Ok(None);
         };
-        let goes = inode.version <= since && vertex_record(snapshot, id)?.is_none();
-        report.kept += u64::from(!goes);
-        Ok(goes)
-    })
+        let goes = vertex_record(snapshot, id)?.is_none();
+        Ok(Some(if goes { inode.version } else { Version::MAX }))
+    };
+    let part = (LOCATION_PREFIX, from);
+    portion(snapshot, part, since, &mut superseded_by, report)
 }
 
 /// Returns the version at which a file was removed, if it was.

@@ -128,24 +128,29 @@ pub(crate) fn root_inode(rows: &(impl NameRows + ?Sized)) -> Result<Inode> {
     })?;
     match found.transpose()? {
         Some(dentry) => inode(rows, dentry),
-        None => Ok(Inode {
-            id: root(),
-            version: Version::ZERO,
-            mode: Kind::Directory.bits() | 0o755,
-            uid: 0,
-            gid: 0,
-            links: 2,
-            size: 0,
-            blocks: 0,
-            rdev: 0,
-            atime: 0,
-            mtime: 0,
-            ctime: 0,
-            btime: 0,
-            content: Content::None,
-            xattrs: Vec::new(),
-            tracked: false,
-        }),
+        None => Ok(unchanged_root()),
+    }
+}
+
+/// Returns the inode of a root directory that was never changed.
+pub(super) fn unchanged_root() -> Inode {
+    Inode {
+        id: root(),
+        version: Version::ZERO,
+        mode: Kind::Directory.bits() | 0o755,
+        uid: 0,
+        gid: 0,
+        links: 2,
+        size: 0,
+        blocks: 0,
+        rdev: 0,
+        atime: 0,
+        mtime: 0,
+        ctime: 0,
+        btime: 0,
+        content: Content::None,
+        xattrs: Vec::new(),
+        tracked: false,
     }
 }
 

@@ -131,6 +131,9 @@ pub fn located_vertex(key: &[u8]) -> Option<VertexId> {
     marked_id(LOCATION, key)
 }
 
+/// Prefix of all keys of dentries.
+pub const DENTRY_PREFIX: [u8; 1] = [DENTRY];
+
 /// Prefix of all keys of location records.
 pub const LOCATION_PREFIX: [u8; 1] = [LOCATION];
 

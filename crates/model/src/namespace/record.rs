@@ -118,11 +118,7 @@ impl LocationRecord {
                 | u8::from(self.departed) << 1
                 | u8::from(self.inode.is_some()) << 2,
         );
-        put_varint(out, self.names.len() as u64);
-        for (directory, name) in &self.names {
-            out.extend_from_slice(&directory.0);
-            put_bytes(out, name.as_bytes());
-        }
+        put_names(&self.names, out);
         if let Some(inode) = &self.inode {
             encode_inode(inode, out);
         }
@@ -135,12 +131,7 @@ impl LocationRecord {
         if flags > 7 {
             return Err(r.error("flags of a location record (below 8)"));
         }
-        let count = r.count(18, "a count of names")?;
-        let mut names = Vec::with_capacity(count);
-        for _ in 0..count {
-            let directory = VertexId(r.array("a directory's id")?);
-            names.push((directory, name(&mut r)?));
-        }
+        let names = names(&mut r)?;
         let inode = (flags & 4 != 0)
             .then(|| decode_inode(id, &mut r))
             .transpose()?;
@@ -163,6 +154,8 @@ pub struct InodeHistory {
     pub name: Name,
     /// Attributes of the inode, with the version at which it took them.
     pub inode: Inode,
+    /// Directory and name of each further name of the inode.
+    pub others: Vec<(VertexId, Name)>,
 }
 
 impl InodeHistory {
@@ -171,6 +164,10 @@ impl InodeHistory {
         out.extend_from_slice(&self.directory.0);
         put_bytes(out, self.name.as_bytes());
         encode_inode(&self.inode, out);
+        // Rows of inodes with one name, and all rows of earlier releases, end here.
+        if !self.others.is_empty() {
+            put_names(&self.others, out);
+        }
     }
 
     /// Decodes the output of [`Self::encode`] for the inode with this id.
@@ -179,13 +176,37 @@ impl InodeHistory {
         let directory = VertexId(r.array("a directory's id")?);
         let name = name(&mut r)?;
         let inode = decode_inode(id, &mut r)?;
+        let others = if r.remaining() > 0 {
+            names(&mut r)?
+        } else {
+            Vec::new()
+        };
         r.finish()?;
         Ok(Self {
             directory,
             name,
             inode,
+            others,
         })
     }
+}
+
+fn put_names(names: &[(VertexId, Name)], out: &mut Vec<u8>) {
+    put_varint(out, names.len() as u64);
+    for (directory, name) in names {
+        out.extend_from_slice(&directory.0);
+        put_bytes(out, name.as_bytes());
+    }
+}
+
+fn names(r: &mut Reader<'_>) -> Result<Vec<(VertexId, Name)>, DecodeError> {
+    let count = r.count(18, "a count of names")?;
+    let mut names = Vec::with_capacity(count);
+    for _ in 0..count {
+        let directory = VertexId(r.array("a directory's id")?);
+        names.push((directory, name(r)?));
+    }
+    Ok(names)
 }
 
 fn name(r: &mut Reader<'_>) -> Result<Name, DecodeError> {
@@ -332,7 +353,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn names() -> impl Strategy<Value = Name> {
+    fn any_name() -> impl Strategy<Value = Name> {
         prop::collection::vec(1_u8.., 1..20).prop_map(|b| {
             let bytes: Vec<u8> = b
                 .into_iter()
@@ -365,7 +386,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn rows_come_back(name in names(), inode in inodes(), deleted in any::<bool>(), departed in any::<bool>(), linked in any::<bool>()) {
+        fn rows_come_back(name in any_name(), inode in inodes(), deleted in any::<bool>(), departed in any::<bool>(), linked in any::<bool>()) {
             let id = inode.id;
             let state = if linked { DentryInode::Linked(Kind::Fifo) } else { DentryInode::Inline(inode.clone()) };
             let dentry = Dentry { name: name.clone(), id, inode: state };
@@ -383,7 +404,8 @@ mod tests {
             let mut row = Vec::new();
             place.encode(&mut row);
             prop_assert_eq!(LocationRecord::decode(id, &row).unwrap(), place);
-            let past = InodeHistory { directory: id, name, inode };
+            let others = if linked { vec![(id, name.clone()); 2] } else { Vec::new() };
+            let past = InodeHistory { directory: id, name, inode, others };
             let mut row = Vec::new();
             past.encode(&mut row);
             prop_assert_eq!(InodeHistory::decode(id, &row).unwrap(), past);

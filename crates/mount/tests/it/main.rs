@@ -13,6 +13,7 @@ mod flags;
 mod history;
 mod mapped;
 mod other_users;
+mod past;
 mod people;
 mod programs;
 mod rules;

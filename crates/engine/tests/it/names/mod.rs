@@ -9,6 +9,7 @@ mod leases;
 mod like_a_file_system;
 mod open;
 mod opened;
+mod past;
 mod rights;
 mod subtree;
 mod visibility;
