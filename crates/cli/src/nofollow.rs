@@ -1,10 +1,12 @@
 //! Opening files component by component from the root without following links, so that concurrent renames cannot redirect the path.
 
+use esker_model::namespace::Acl;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
+use rustix::io::Errno;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
 use std::path::Path;
 
 /// Flags for a folder that is only opened to reach its entries.
@@ -24,7 +26,11 @@ const READ: OFlags = OFlags::RDONLY
     .union(OFlags::NOCTTY)
     .union(OFlags::CLOEXEC);
 
-/// An opened file with its metadata and that of the folders above it, the root first.
+/// Largest size of an access control list that is read, in bytes; a larger one counts as unreadable.
+const ACL_BYTES_MAX: usize = 1 << 12;
+
+/// An opened file with its metadata and that of the folders above it, the root first. Where there is an access control list,
+/// the bits of a mode are the permissions that all users of a class have.
 #[derive(Debug)]
 pub(crate) struct OpenedFile {
     pub(crate) file: File,
@@ -49,13 +55,45 @@ fn at(
     let mut names: Vec<&OsStr> = path.iter().skip(1).collect();
     let last = names.pop().unwrap_or(OsStr::new("."));
     let mut folder = rustix::fs::open("/", FOLDER, Mode::empty())?;
-    let mut above = vec![rustix::fs::fstat(&folder)?];
+    let mut above = vec![stat_of(&folder)?];
     for name in names {
         folder = rustix::fs::openat(&folder, name, FOLDER, Mode::empty())?;
-        above.push(rustix::fs::fstat(&folder)?);
+        above.push(stat_of(&folder)?);
     }
     let (file, stat) = open(&folder, last)?;
     Ok(OpenedFile { file, stat, above })
+}
+
+/// Returns the metadata of an open file or folder. If its access control list cannot be read, only the owner keeps permissions.
+fn stat_of(file: impl AsFd) -> io::Result<Stat> {
+    let mut stat = rustix::fs::fstat(&file)?;
+    // A list with an empty mask is not consulted by the kernel.
+    if stat.st_mode & 0o070 == 0 {
+        return Ok(stat);
+    }
+    let mut value = [0; ACL_BYTES_MAX];
+    // A folder that is only opened to reach its entries has no attributes of its own.
+    let place = format!("/proc/self/fd/{}", file.as_fd().as_raw_fd());
+    let length = rustix::fs::getxattr(place, "system.posix_acl_access", &mut value);
+    let common = match length {
+        Ok(length) => value.get(..length).map(Acl::parse),
+        Err(Errno::NODATA | Errno::NOTSUP) => return Ok(stat),
+        Err(_) => None,
+    };
+    stat.st_mode &= match common {
+        Some(Ok(Some(acl))) => !0o077 | common_mode(&acl),
+        Some(Ok(None)) => !0,
+        Some(Err(_)) | None => !0o077,
+    };
+    Ok(stat)
+}
+
+/// Returns the permissions of the group and of others that each member of the class has, whichever entries of the list name them.
+fn common_mode(acl: &Acl) -> u32 {
+    let mask = acl.mask.unwrap_or(7);
+    let all = |named: &[(u32, u8)]| named.iter().fold(7, |all, (_, p)| all & p & mask);
+    let (users, groups) = (all(&acl.users), all(&acl.groups));
+    u32::from(acl.group & mask & users) << 3 | u32::from(acl.other & users & groups)
 }
 
 /// Opens a regular file in an open folder.
@@ -71,7 +109,7 @@ pub(crate) fn file_at(folder: impl AsFd, name: &OsStr) -> io::Result<(File, Stat
         return Err(no_file());
     }
     let file = rustix::fs::openat(&folder, name, READ, Mode::empty())?;
-    let stat = rustix::fs::fstat(&file)?;
+    let stat = stat_of(&file)?;
     if !is_file(&stat) {
         return Err(no_file());
     }
@@ -81,6 +119,59 @@ pub(crate) fn file_at(folder: impl AsFd, name: &OsStr) -> io::Result<(File, Stat
 /// Opens a subfolder of an open folder, for listing.
 pub(crate) fn folder_at(folder: impl AsFd, name: &OsStr) -> io::Result<(File, Stat)> {
     let file = rustix::fs::openat(&folder, name, LISTED, Mode::empty())?;
-    let stat = rustix::fs::fstat(&file)?;
+    let stat = stat_of(&file)?;
     Ok((File::from(file), stat))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_class_has_what_all_of_its_users_have() {
+        let acl = |users: &[(u32, u8)], group, groups: &[(u32, u8)], other| Acl {
+            owner: 6,
+            users: users.to_vec(),
+            group,
+            groups: groups.to_vec(),
+            mask: Some(4),
+            other,
+        };
+        for (list, expected) in [
+            (acl(&[], 7, &[], 4), 0o044),
+            (acl(&[], 0, &[(9, 7)], 4), 0o004),
+            (acl(&[(9, 6)], 4, &[], 4), 0o044),
+            (acl(&[(9, 0)], 4, &[], 4), 0),
+            (acl(&[], 4, &[(9, 0)], 4), 0o040),
+        ] {
+            assert_eq!(common_mode(&list), expected, "{list:?}");
+        }
+    }
+
+    #[test]
+    fn the_mask_is_not_what_the_group_has() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let folder = tempfile::tempdir().unwrap();
+        let at = folder.path().canonicalize().unwrap().join("f");
+        std::fs::write(&at, "").unwrap();
+        std::fs::set_permissions(&at, std::fs::Permissions::from_mode(0o640)).unwrap();
+        assert_eq!(file(&at).unwrap().stat.st_mode & 0o777, 0o640);
+        let list = Acl {
+            owner: 6,
+            users: vec![(4_000_000_001, 4)],
+            group: 0,
+            groups: Vec::new(),
+            mask: Some(4),
+            other: 0,
+        };
+        let flags = rustix::fs::XattrFlags::empty();
+        let name = "system.posix_acl_access";
+        match rustix::fs::setxattr(&at, name, &list.encode(), flags) {
+            Err(Errno::NOTSUP) => println!("skipped: no access control lists here"),
+            set => {
+                set.unwrap();
+                assert_eq!(file(&at).unwrap().stat.st_mode & 0o777, 0o600);
+            }
+        }
+    }
 }

@@ -134,23 +134,8 @@ impl Fs {
     /// Checks that the process's user may access the file at a path: bits 4, 2 and 1 for reading, writing and
     /// executing, 0 for its existence.
     pub fn access(&self, path: &NamePath, bits: u32) -> Result<()> {
-        let stat = self.stat(path, true)?;
-        let Principal { uid, gids } = &self.principal;
-        let class = if *uid == i64::from(stat.uid) {
-            stat.mode >> 6
-        } else if gids.contains(&i64::from(stat.gid)) {
-            stat.mode >> 3
-        } else {
-            stat.mode
-        };
-        let execute = bits & 1 == 0
-            || stat.mode & 0o111 != 0
-            || Kind::of_mode(stat.mode) == Some(Kind::Directory);
-        if if *uid == 0 {
-            execute
-        } else {
-            class & bits == bits
-        } {
+        self.send_queued()?;
+        if self.direct.may_access(&self.principal, path, bits)? {
             return Ok(());
         }
         Err(Failure::new(libc::EACCES, path))

@@ -5,14 +5,15 @@
 //! the database, who may do everything. An [`Access`] says which principals may do what with one item: an owner, a
 //! group and mode bits. Objects store them as attributes ([`Access::of_attributes`]), files in their inodes
 //! ([`Access::of_file`]), RDF graphs in the graph `urn:esker:rights`. [`Access::allows`] decides for all of them: the
-//! first of the classes owner, group and others that the principal belongs to counts, as for files (POSIX.1-2017, 4.5).
+//! first of the classes owner, group and others that the principal belongs to counts, as for files (POSIX.1-2017, 4.5). The
+//! access control list of a file divides the class of the group ([`Acl`]).
 //!
 //! [`sees`] decides what a principal may see of the graph: the engine, a cluster's servers and searches over columns of
 //! objects only gather what is stored of an [`ItemAccess`]. A file must be reachable as well: each directory on the path of
 //! one of its names must let the principal search it. Vertices that are neither objects nor files are visible to
 //! everybody.
 
-use crate::namespace::{Inode, Kind};
+use crate::namespace::{Acl, Inode, Kind};
 use crate::object::{MODE_DEFAULT, Principal};
 use crate::value::{Properties, Value};
 
@@ -24,7 +25,7 @@ pub const WRITE: i64 = 0o2;
 pub const SEARCH: i64 = 0o1;
 
 /// Owner, group and permission bits of one item.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Access {
     /// User id of the owner.
     pub owner: i64,
@@ -32,6 +33,8 @@ pub struct Access {
     pub group: Option<i64>,
     /// Permission bits; for a file with its type bits.
     pub mode: i64,
+    /// Access control list of a file that has one. The bits of the group in `mode` are its mask then.
+    pub acl: Option<Acl>,
 }
 
 impl Access {
@@ -42,6 +45,7 @@ impl Access {
             owner: owner.unwrap_or(0),
             group,
             mode: mode.unwrap_or(MODE_DEFAULT),
+            acl: None,
         }
     }
 
@@ -60,6 +64,7 @@ impl Access {
             owner: inode.uid.into(),
             group: Some(inode.gid.into()),
             mode: inode.mode.into(),
+            acl: inode.access_acl(),
         }
     }
 
@@ -70,6 +75,9 @@ impl Access {
         };
         let class = if principal.uid == self.owner {
             6
+        } else if let Some(acl) = self.acl.as_ref().filter(|_| self.mode & 0o070 != 0) {
+            // A list with an empty mask is not consulted, as in Linux (`acl_permission_check`).
+            return acl.allows(principal, self.group, (bits & 7) as u8);
         } else if self
             .group
             .is_some_and(|group| principal.gids.contains(&group))
@@ -91,7 +99,7 @@ impl Access {
 }
 
 /// Stored facts of an item that decide who may see it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ItemAccess {
     /// A vertex that is neither an object nor a file, or an id of which nothing is stored.
     Vertex,
@@ -156,16 +164,16 @@ mod tests {
         let file = |access, reachable| ItemAccess::File { access, reachable };
         for (item, expected) in [
             (ItemAccess::Vertex, true),
-            (ItemAccess::Object(Some(open)), true),
-            (ItemAccess::Object(Some(closed)), false),
+            (ItemAccess::Object(Some(open.clone())), true),
+            (ItemAccess::Object(Some(closed.clone())), false),
             (ItemAccess::Object(None), false),
-            (file(Some(open), true), true),
+            (file(Some(open.clone()), true), true),
             (file(Some(open), false), false),
             (file(Some(closed), true), false),
             (file(None, true), false),
         ] {
-            assert_eq!(sees(Some(&ada), item), expected, "{item:?}");
-            assert!(sees(None, item) && sees(Some(&root), item), "{item:?}");
+            assert_eq!(sees(Some(&ada), item.clone()), expected, "{item:?}");
+            assert!(sees(None, item.clone()) && sees(Some(&root), item), "all");
         }
     }
 

@@ -7,7 +7,7 @@ use crate::handler::{FuseHandler, reply_empty, reply_sized};
 use crate::inode_flags;
 use crate::names::{NewNode, RenameMode, SetAttr};
 use crate::views::is_view;
-use esker_model::namespace::{Content, Kind};
+use esker_model::namespace::{ACL_ACCESS, Content, Kind};
 use fuser::{
     BsdFileFlags, CopyFileRangeFlags, Errno, FileHandle, Filesystem, FopenFlags, Generation,
     INodeNo, InitFlags, IoctlFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr,
@@ -23,7 +23,7 @@ use std::time::SystemTime;
 
 /// Capabilities to request from the kernel: first those that reduce the number of requests, then those that improve
 /// answers.
-pub(crate) const CAPABILITIES: [InitFlags; 9] = [
+pub(crate) const CAPABILITIES: [InitFlags; 11] = [
     InitFlags::FUSE_PARALLEL_DIROPS,
     InitFlags::FUSE_DO_READDIRPLUS,
     InitFlags::FUSE_READDIRPLUS_AUTO,
@@ -33,6 +33,9 @@ pub(crate) const CAPABILITIES: [InitFlags; 9] = [
     InitFlags::FUSE_HANDLE_KILLPRIV_V2,
     InitFlags::FUSE_ASYNC_DIO,
     InitFlags::FUSE_HAS_IOCTL_DIR,
+    // The kernel judges by access control lists; the namespace applies the umask, since it knows what a file inherits.
+    InitFlags::FUSE_POSIX_ACL,
+    InitFlags::FUSE_DONT_MASK,
 ];
 /// Stack depth for passthrough: data folders may be on a stacked file system themselves, like those of containers.
 const STACKED: u32 = 2;
@@ -152,12 +155,13 @@ impl Filesystem for FuseHandler {
         parent: INodeNo,
         name: &OsStr,
         mode: u32,
-        _umask: u32,
+        umask: u32,
         rdev: u32,
         reply: ReplyEntry,
     ) {
         let new = NewNode {
             mode,
+            umask,
             rdev: u64::from(rdev),
             content: Content::None,
         };
@@ -170,11 +174,12 @@ impl Filesystem for FuseHandler {
         parent: INodeNo,
         name: &OsStr,
         mode: u32,
-        _umask: u32,
+        umask: u32,
         reply: ReplyEntry,
     ) {
         let new = NewNode {
             mode: Kind::Directory.bits() | mode & 0o7777,
+            umask,
             rdev: 0,
             content: Content::None,
         };
@@ -191,6 +196,7 @@ impl Filesystem for FuseHandler {
     ) {
         let new = NewNode {
             mode: Kind::Symlink.bits() | 0o777,
+            umask: 0,
             rdev: 0,
             content: Content::Symlink(target.as_os_str().as_bytes().to_vec()),
         };
@@ -283,12 +289,18 @@ impl Filesystem for FuseHandler {
         parent: INodeNo,
         name_: &OsStr,
         mode: u32,
-        _umask: u32,
+        umask: u32,
         flags: i32,
         reply: ReplyCreate,
     ) {
         let register = |file: &std::fs::File| reply.open_backing(file);
-        let made = self.create_and_open(request, (parent, name_), (mode, flags), &register);
+        let new = NewNode {
+            mode: Kind::File.bits() | mode & 0o7777,
+            umask,
+            rdev: 0,
+            content: Content::None,
+        };
+        let made = self.create_and_open(request, (parent, name_), (new, flags), &register);
         let timeout = &self.0.options.timeout;
         match made {
             Err(e) => reply.error(e),
@@ -512,10 +524,15 @@ impl Filesystem for FuseHandler {
         size: u32,
         reply: ReplyXattr,
     ) {
-        if is_view(ino.0) {
-            return reply.error(Errno::EOPNOTSUPP);
-        }
-        let node = self.0.node(ino.0);
+        let node = if is_view(ino.0) {
+            if name.as_bytes() != ACL_ACCESS {
+                return reply.error(Errno::ENODATA);
+            }
+            // The kernel judges the view as the file.
+            self.0.viewed_file(ino.0)
+        } else {
+            self.0.node(ino.0)
+        };
         reply_sized(
             reply,
             size,

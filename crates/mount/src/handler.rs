@@ -14,7 +14,6 @@ use crate::record::Recorder;
 use crate::session::{Mounted, begin};
 use crate::views::{ViewEntry, is_view};
 use crate::write_journal;
-use esker_model::namespace::{Content, Kind};
 use fuser::{
     Errno, FileHandle, INodeNo, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry,
     ReplyXattr, Request,
@@ -121,14 +120,9 @@ impl FuseHandler {
         &self,
         request: &Request,
         (parent, name_): (INodeNo, &OsStr),
-        (mode, flags): (u32, i32),
+        (new, flags): (NewNode, i32),
         register: Register<'_>,
     ) -> Answer<(fuser::FileAttr, FileHandle, Reply)> {
-        let new = NewNode {
-            mode: Kind::File.bits() | mode & 0o7777,
-            rdev: 0,
-            content: Content::None,
-        };
         let files = &self.0;
         let (directory, name) = (files.node(parent.0)?, name(name_)?);
         let principal = files.groups.principal(request);

@@ -14,6 +14,8 @@ use std::time::SystemTime;
 pub(crate) struct NewNode {
     /// Mode with type bits.
     pub(crate) mode: u32,
+    /// Bits that the file does not get unless its directory has a default access list.
+    pub(crate) umask: u32,
     pub(crate) rdev: u64,
     pub(crate) content: Content,
 }
@@ -109,17 +111,19 @@ impl Files {
         let path = self.entry(directory, name)?;
         let NewNode {
             mode,
+            umask,
             rdev,
             content,
         } = new;
         let make = NewFile {
+            umask,
             rdev,
             content: content.clone(),
             ..NewFile::new(mode, uid, gid)
         };
         let done = self.change(Some(principal), Change::Create(path.clone(), make))?;
         if directory.state().inherits {
-            // The group, and for a directory the mode, are inherited from the parent.
+            // The group, the mode or the access list are inherited from the parent.
             return self.stat_path(&path);
         }
         let now = attributes::of_version(done.version);
@@ -130,7 +134,7 @@ impl Files {
         Ok(Inode {
             id: done.id,
             version: done.version,
-            mode,
+            mode: mode & !(umask & 0o777),
             uid,
             gid,
             links: if mode & Kind::MASK == Kind::Directory.bits() {

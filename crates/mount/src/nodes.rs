@@ -7,14 +7,15 @@ use crate::attributes;
 use crate::content::Opened;
 use esker_model::VertexId;
 use esker_model::namespace::{
-    Content, DEEP_PATH_BYTES_MAX, Errno, FileError, Handle, Inode, Kind, Name, NamePath,
-    PATH_BYTES_MAX, SEAL_BYTES, root,
+    ACL_ACCESS, ACL_DEFAULT, Content, DEEP_PATH_BYTES_MAX, Errno, FileError, Handle, Inode, Kind,
+    Name, NamePath, PATH_BYTES_MAX, SEAL_BYTES, root,
 };
 use esker_model::version::Version;
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Instant;
 
 /// Inode number of the root directory.
 pub(crate) const ROOT: u64 = 1;
@@ -72,8 +73,10 @@ pub(crate) struct State {
     pub(crate) links: u32,
     /// Whether the file has set-user-id or set-group-id bits.
     pub(crate) privileged: bool,
-    /// Whether files created in this directory inherit its group.
+    /// Whether files created in this directory inherit its group, or its default access list.
     pub(crate) inherits: bool,
+    /// Time at which the file was found to have no access control lists.
+    pub(crate) without_acls: Option<Instant>,
 }
 
 impl Node {
@@ -141,7 +144,10 @@ impl Node {
         state.unlinked = inode.links == 0;
         state.links = inode.links;
         state.privileged = inode.kind() == Kind::File && inode.mode & 0o6000 != 0;
-        state.inherits = inode.is_directory() && inode.mode & 0o2000 != 0;
+        let has = |acl: &[u8]| inode.xattrs.iter().any(|(name, _)| name == acl);
+        let inherited = has(ACL_DEFAULT);
+        state.inherits = inode.is_directory() && (inode.mode & 0o2000 != 0 || inherited);
+        state.without_acls = (!inherited && !has(ACL_ACCESS)).then(Instant::now);
         state.object = match &inode.content {
             Content::Object(path) => Some(path.as_slice().into()),
             _ => None,

@@ -49,11 +49,16 @@ impl Files {
 
     /// Returns the attributes of a view, or of a file in one.
     pub(crate) fn view_attributes(&self, number: u64) -> Answer<FileAttr> {
-        let node = match self.view_node(number)? {
-            ViewNode::Top | ViewNode::View(_) => self.node(ROOT)?,
-            ViewNode::File(_, node) => node,
-        };
+        let node = self.viewed_file(number)?;
         Ok(view_of(number, self.attributes_of(&node)?))
+    }
+
+    /// Returns the file that a view is about; the root for the directories of all views.
+    pub(crate) fn viewed_file(&self, number: u64) -> Answer<Arc<Node>> {
+        match self.view_node(number)? {
+            ViewNode::Top | ViewNode::View(_) => self.node(ROOT),
+            ViewNode::File(_, node) => Ok(node),
+        }
     }
 
     /// Looks up a name in a directory of views.

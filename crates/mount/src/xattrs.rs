@@ -3,7 +3,7 @@
 use crate::attributes::{self, FsSpace};
 use crate::files::{Answer, Files};
 use crate::nodes::Node;
-use esker_model::namespace::{Change, SpaceBy, XattrMode};
+use esker_model::namespace::{Change, SpaceBy, XattrMode, is_acl};
 use esker_model::object::Principal;
 use fuser::Errno;
 use std::sync::Arc;
@@ -16,7 +16,13 @@ const REMEMBERED: Duration = Duration::from_secs(1);
 impl Files {
     /// Reads the value of an attribute.
     pub(crate) fn xattr(&self, node: &Arc<Node>, name: &[u8]) -> Answer<Vec<u8>> {
-        if name.starts_with(b"system.") {
+        if is_acl(name) {
+            // The kernel asks before each check of a permission whose answer it does not know.
+            let without = node.state().without_acls;
+            if without.is_some_and(|when| when.elapsed() < self.options.timeout) {
+                return Err(Errno::ENODATA);
+            }
+        } else if name.starts_with(b"system.") {
             return Err(Errno::EOPNOTSUPP);
         }
         let inode = self.stat(node)?;
@@ -60,6 +66,9 @@ impl Files {
                 mode,
             },
         )?;
+        if is_acl(name) {
+            node.note(&self.stat(node)?);
+        }
         Ok(())
     }
 

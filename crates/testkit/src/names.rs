@@ -2,7 +2,8 @@
 
 use crate::rng::Rng;
 use esker_model::namespace::{
-    Change, Content, Name, NamePath, NewFile, SetAttributes, Subtree, SubtreeBuilder, XattrMode,
+    ACL_ACCESS, ACL_DEFAULT, Acl, Change, Content, Name, NamePath, NewFile, SetAttributes, Subtree,
+    SubtreeBuilder, XattrMode,
 };
 use esker_model::object::Principal;
 
@@ -143,6 +144,12 @@ pub fn random_change(rng: &mut Rng, principal: &Principal, names: &[&str]) -> Ch
             };
             set(attributes, rng, at)
         }
+        23 if rng.number_below(2) == 0 => Change::Xattr {
+            path: at,
+            name: rng.pick(&[ACL_ACCESS, ACL_DEFAULT]).to_vec(),
+            value: (rng.number_below(4) > 0).then(|| random_acl(rng)),
+            mode: XattrMode::Any,
+        },
         _ => Change::Xattr {
             path: at,
             name: rng.pick(&[b"user.a", b"user.b"]).to_vec(),
@@ -150,6 +157,34 @@ pub fn random_change(rng: &mut Rng, principal: &Principal, names: &[&str]) -> Ch
             mode: XattrMode::Any,
         },
     }
+}
+
+/// Returns the value of a random access control list for the users and groups of [`people`]; one in ten is malformed.
+pub fn random_acl(rng: &mut Rng) -> Vec<u8> {
+    let permissions = |rng: &mut Rng| rng.number_below(8) as u8;
+    let mut named = |ids: &[u32]| -> Vec<(u32, u8)> {
+        let chosen: Vec<u32> = ids.iter().copied().filter(|_| rng.percent(40)).collect();
+        chosen
+            .into_iter()
+            .map(|id| (id, permissions(rng)))
+            .collect()
+    };
+    let (users, groups) = (named(&[0, 1001, 1002]), named(&[1001, 1002, 2000]));
+    let needs_mask = !users.is_empty() || !groups.is_empty();
+    let acl = Acl {
+        owner: permissions(rng),
+        users,
+        group: permissions(rng),
+        groups,
+        mask: (needs_mask || rng.percent(20)).then(|| permissions(rng)),
+        other: permissions(rng),
+    };
+    let mut value = acl.encode();
+    if rng.percent(10) {
+        // An entry is missing, or cut.
+        value.truncate(value.len() - *rng.pick(&[3, 8, 16]));
+    }
+    value
 }
 
 /// Returns a random subtree of a principal: a directory at a path, with subdirectories, files, links and tags.

@@ -1,5 +1,6 @@
 //! `esker mount` and related commands from a user's perspective. The mount itself is tested in its own crate.
 
+use esker_model::namespace::Acl;
 use esker_testkit::wait::{eventually, wait_until};
 use serde_json::Value as Json;
 use std::fs;
@@ -514,4 +515,77 @@ fn a_past_time_is_mounted() {
     wait_for_end(&lab);
     let (_server, target) = serve(&lab);
     past(&target);
+}
+
+/// Access control lists that are set in a mount of a server decide for everybody who asks the server.
+#[test]
+fn access_control_lists_decide_for_users() {
+    if !can_mount() {
+        return;
+    }
+    let lab = Lab::new();
+    let (_server, target) = serve(&lab);
+    lab.well(&["mount", &target, "mnt", "--data", "data", "--background"]);
+    let acl = |owner, users: &[(u32, u8)], group, mask| Acl {
+        owner,
+        users: users.to_vec(),
+        group,
+        groups: Vec::new(),
+        mask: Some(mask),
+        other: 0,
+    };
+    let set = |path: &str, name: &str, value: &[u8]| {
+        let flags = rustix::fs::XattrFlags::empty();
+        rustix::fs::setxattr(lab.at().join(path), name, value, flags).unwrap();
+    };
+    let access = "system.posix_acl_access";
+    fs::create_dir(lab.at().join("d")).unwrap();
+    set("d", access, &acl(7, &[(1000, 1)], 0, 1).encode());
+    for name in ["d/named", "d/masked", "plain"] {
+        fs::write(lab.at().join(name), "x").unwrap();
+        set(name, "user.esker.note", b"x");
+    }
+    set("d/named", access, &acl(6, &[(1000, 4)], 0, 4).encode());
+    set("d/masked", access, &acl(6, &[(1001, 6)], 4, 4).encode());
+    // The mask of a list is not a permission of the group.
+    set("plain", access, &acl(6, &[(1001, 6)], 0, 6).encode());
+    let mode = |path: &str| {
+        use std::os::unix::fs::PermissionsExt as _;
+        fs::metadata(lab.at().join(path))
+            .unwrap()
+            .permissions()
+            .mode()
+            & 0o777
+    };
+    assert_eq!((mode("d/named"), mode("plain")), (0o640, 0o660));
+    let reads = |who: &str, path: &str| {
+        let file = format!("file:/{path}");
+        let got = lab.esker(&["get", &target, &file, "--as", who]);
+        got.status.success()
+    };
+    for (who, named, masked, plain) in [
+        ("0:0", true, true, true),
+        ("1000:1000", true, false, false),
+        ("1001:1001", false, false, true),
+        ("1002:0", false, false, false),
+    ] {
+        assert_eq!(reads(who, "d/named"), named, "{who}");
+        assert_eq!(reads(who, "d/masked"), masked, "{who}");
+        assert_eq!(reads(who, "plain"), plain, "{who}");
+        // A search by tags that the user may not see knows no such attribute.
+        let found = lab.esker(&["find", &target, "/", "note = 'x'", "--as", who]);
+        let found = String::from_utf8(found.stdout).unwrap();
+        assert_eq!(found.contains("/plain"), plain, "{who}: {found}");
+    }
+    lab.refused(&["ls", &target, "/d", "--as", "1000:1000"]);
+    set("d", access, &acl(7, &[(1000, 5)], 0, 5).encode());
+    let listed = lab.well(&["ls", &target, "/d", "--as", "1000:1000"]);
+    assert_eq!(listed, "NAME\nmasked\nnamed\n");
+    // New files inherit the default list of their directory, also without the mount.
+    let inherited = acl(7, &[(1000, 4)], 0, 4).encode();
+    set("d", "system.posix_acl_default", &inherited);
+    lab.well(&["touch", &target, "/d/new"]);
+    set("d/new", "user.esker.note", b"x");
+    assert!(reads("1000:1000", "d/new") && !reads("1002:0", "d/new"));
+    lab.well(&["umount", "mnt"]);
 }

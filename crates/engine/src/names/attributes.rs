@@ -10,8 +10,9 @@ use esker_model::key::{Counter, Measure, SpaceKey};
 use esker_model::namespace::record::{Dentry, DentryInode, LocationRecord};
 use esker_model::namespace::tags::TAG_PREFIX;
 use esker_model::namespace::{
-    Content, Errno, Handle, INLINE_BYTES_MAX, Inode, Kind, Name, NamePath, SetAttributes,
-    XATTR_BYTES_MAX, XATTRS_BYTES_MAX, XattrMode, check_object, check_xattr_name, is_superuser,
+    ACL_ACCESS, Content, Errno, Handle, INLINE_BYTES_MAX, Inode, Kind, Name, NamePath,
+    SetAttributes, XATTR_BYTES_MAX, XATTRS_BYTES_MAX, XattrMode, check_object, check_xattr_name,
+    is_acl, is_superuser,
 };
 use esker_model::object::Principal;
 use esker_model::{Result, VertexId};
@@ -161,7 +162,8 @@ impl Txn<'_, '_> {
             }
         }
         if before.is_directory()
-            && (before.mode, before.uid, before.gid) != (inode.mode, inode.uid, inode.gid)
+            && ((before.mode, before.uid, before.gid) != (inode.mode, inode.uid, inode.gid)
+                || !before.has_acls_of(&inode))
         {
             names.invalidate_cache();
         }
@@ -290,10 +292,8 @@ impl Txn<'_, '_> {
             if !owner {
                 return Err(Errno::NotPermitted.at(path).into());
             }
-            inode.mode = inode.mode & Kind::MASK | mode & 0o7777;
-            let stranger =
-                principal.is_some_and(|a| a.uid != 0 && !a.gids.contains(&i64::from(inode.gid)));
-            if stranger {
+            inode.set_permissions(mode);
+            if is_stranger(&inode, principal) {
                 inode.mode &= !SETGID;
             }
             changed = true;
@@ -332,6 +332,32 @@ impl Txn<'_, '_> {
         Ok(())
     }
 
+    /// Sets or removes an access control list. Like `chmod`, this is for the owner, and takes the set-group-id bit from an owner
+    /// who is not in the group.
+    fn set_acl(
+        &mut self,
+        names: &mut NamesTxn<'_>,
+        principal: Option<&Principal>,
+        path: &NamePath,
+        name: &[u8],
+        value: Option<&[u8]>,
+    ) -> Result<VertexId> {
+        let (before, at) = self.inode_at(names, principal, path, true)?;
+        let present = Self::with_entries(names, before.clone())?;
+        let mut inode = present.clone();
+        let owner =
+            is_superuser(principal) || principal.is_some_and(|a| a.uid == i64::from(before.uid));
+        inode.set_acl(name, value, owner, &|| path.to_string())?;
+        if name == ACL_ACCESS && is_stranger(&inode, principal) {
+            inode.mode &= !SETGID;
+        }
+        if inode.xattrs == present.xattrs && inode.mode == present.mode && value.is_none() {
+            return Ok(inode.id);
+        }
+        inode.touch_change(self.now_nanos());
+        self.put_inode(names, at, &before, inode)
+    }
+
     pub(super) fn set_xattr(
         &mut self,
         names: &mut NamesTxn<'_>,
@@ -343,6 +369,9 @@ impl Txn<'_, '_> {
     ) -> Result<VertexId> {
         if name.starts_with(TAG_PREFIX) {
             return self.set_tag(names, principal, (path, true), name, value, mode);
+        }
+        if is_acl(name) {
+            return self.set_acl(names, principal, path, name, value);
         }
         let (before, at) = self.inode_at(names, principal, path, true)?;
         check_xattr(&before, principal, name, path)?;
@@ -375,6 +404,11 @@ impl Txn<'_, '_> {
         inode.touch_change(self.now_nanos());
         self.put_inode(names, at, &before, inode)
     }
+}
+
+/// Whether the principal is neither the superuser nor in the file's group.
+fn is_stranger(inode: &Inode, principal: Option<&Principal>) -> bool {
+    principal.is_some_and(|a| a.uid != 0 && !a.gids.contains(&i64::from(inode.gid)))
 }
 
 /// Truncates inline content or extends it with zero bytes; refuses sizes beyond the limit: a client that stores content elsewhere

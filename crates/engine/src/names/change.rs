@@ -11,8 +11,8 @@ use esker_model::namespace::record::{
     location_key, path_named_key, removed_entry_key,
 };
 use esker_model::namespace::{
-    AppliedChange, Change, Content, Errno, INLINE_BYTES_MAX, Inode, Kind, Name, NamePath, NewFile,
-    PATH_BYTES_MAX, check_new_file, id_at, id_within,
+    ACL_ACCESS, ACL_DEFAULT, AppliedChange, Change, Content, Errno, INLINE_BYTES_MAX, Inode, Kind,
+    Name, NamePath, NewFile, PATH_BYTES_MAX, check_new_file, id_at, id_within, is_acl,
 };
 use esker_model::object::Principal;
 use esker_model::{Error, Result, Version, VertexId};
@@ -352,6 +352,12 @@ impl Txn<'_, '_> {
         let now = self.now_nanos();
         let id = self.new_id(names, kind, &parent, (&name, place.0))?;
         let mut inode = new_inode(id, kind, make, size, (self.version, now));
+        set_new_acls(&mut inode, &shown)?;
+        if make.xattrs.iter().any(|(name, _)| is_acl(name)) {
+            inode.inherit(None, make.umask);
+        } else {
+            inode.inherit(parent.inode.default_acl().as_ref(), make.umask);
+        }
         if inherits {
             inode.gid = parent.inode.gid;
             if kind == Kind::Directory {
@@ -377,6 +383,17 @@ impl Txn<'_, '_> {
         self.put_dentry(names, parent.id, place, &dentry);
         Ok(id)
     }
+}
+
+/// Checks the access control lists that a new file gets from its creator, and sets its mode by them.
+pub(super) fn set_new_acls(inode: &mut Inode, path: &dyn Fn() -> String) -> Result<()> {
+    for name in [ACL_ACCESS, ACL_DEFAULT] {
+        let found = inode.xattrs.iter().find(|(n, _)| n == name);
+        if let Some(value) = found.map(|(_, value)| value.clone()) {
+            inode.set_acl(name, Some(&value), true, path)?;
+        }
+    }
+    Ok(())
 }
 
 /// Builds the inode of a new file; `size` is that of its content if the content determines it.

@@ -1,7 +1,7 @@
 //! An inode as a principal sees it: without what the principal may not read, and with what is derived from entries.
 
 use esker_model::Version;
-use esker_model::namespace::{Content, Inode, Kind, NamePath};
+use esker_model::namespace::{Content, Inode, Kind, NamePath, is_acl};
 use esker_model::object::Principal;
 
 const READ: u32 = 4;
@@ -27,7 +27,8 @@ pub(super) fn hide_unreadable(
     mut inode: Inode,
 ) -> Inode {
     if !inode.allows(principal, READ) {
-        inode.xattrs.clear();
+        // Access control lists are visible like the mode, which means nothing without them.
+        inode.xattrs.retain(|(name, _)| is_acl(name));
     }
     if inode.kind() != Kind::Symlink && !readable(&inode, principal, path) {
         inode.content = Content::None;

@@ -29,8 +29,11 @@ pub struct Cookie {
 /// Attributes of a file to create.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewFile {
-    /// Type and permission bits; the caller has applied its umask.
+    /// Type and permission bits.
     pub mode: u32,
+    /// Permission bits that the new file does not get, unless its directory has a default access list, which decides
+    /// then; 0 if the caller has applied its umask to `mode`.
+    pub umask: u32,
     /// User id of the owner.
     pub uid: u32,
     /// Group id of the file.
@@ -56,6 +59,7 @@ impl NewFile {
     pub fn new(mode: u32, uid: u32, gid: u32) -> Self {
         Self {
             mode,
+            umask: 0,
             uid,
             gid,
             size: 0,

@@ -1,6 +1,10 @@
 //! Attributes of a file, apart from its names.
 
-use super::{Errno, display};
+use super::acl::{
+    ACL_ACCESS, ACL_DEFAULT, Acl, ENTRIES_MAX, acl_in, has_acl_size, is_empty_acl, put_acl,
+    value_of,
+};
+use super::{Errno, FileError, display};
 use crate::file_home::{DIRECTORY_TYPE, FILE_TYPE};
 use crate::id::VertexId;
 use crate::object::Principal;
@@ -161,7 +165,7 @@ impl Inode {
         principal: Option<&Principal>,
         bits: u32,
         path: &[u8],
-    ) -> Result<(), super::FileError> {
+    ) -> Result<(), FileError> {
         if self.allows(principal, bits) {
             Ok(())
         } else {
@@ -173,6 +177,107 @@ impl Inode {
     pub fn touch_change(&mut self, now: i64) {
         // A clock that was set back must not move the time back.
         self.ctime = self.ctime.max(now);
+    }
+}
+
+impl Inode {
+    /// Returns the access list, if the file has one.
+    pub fn access_acl(&self) -> Option<Acl> {
+        acl_in(&self.xattrs, ACL_ACCESS)
+    }
+
+    /// Returns the list that new entries of the directory inherit, if there is one.
+    pub fn default_acl(&self) -> Option<Acl> {
+        acl_in(&self.xattrs, ACL_DEFAULT)
+    }
+
+    /// Whether two inodes have the same access control lists.
+    pub fn has_acls_of(&self, other: &Self) -> bool {
+        let of = |inode: &Self, name| value_of(&inode.xattrs, name).map(<[u8]>::to_vec);
+        self.xattrs == other.xattrs
+            || [ACL_ACCESS, ACL_DEFAULT]
+                .iter()
+                .all(|name| of(self, name) == of(other, name))
+    }
+
+    /// Sets one of the two lists from the value of its extended attribute, and the mode with it; `None`, and a list without
+    /// entries, removes it.
+    ///
+    /// # Errors
+    /// `EOPNOTSUPP` for symbolic links, `EPERM` unless the caller is the owner, `EACCES` for a default list of another file than a directory, `EINVAL` for a
+    /// malformed list, `ENOSPC` for one with more than 511 entries.
+    pub fn set_acl(
+        &mut self,
+        name: &[u8],
+        value: Option<&[u8]>,
+        is_owner: bool,
+        path: &dyn Fn() -> String,
+    ) -> Result<(), FileError> {
+        if self.kind() == Kind::Symlink {
+            return Err(Errno::NotSupported.at(path()));
+        }
+        // Checks are in the order of Linux, so that a call with two errors returns the same one.
+        let malformed = || Errno::Invalid.at(format!("{}: a malformed access list", path()));
+        if value.is_some_and(|value| !has_acl_size(value)) {
+            return Err(malformed());
+        }
+        let value = value.filter(|value| !is_empty_acl(value));
+        if name == ACL_DEFAULT && !self.is_directory() {
+            return match value {
+                Some(_) => Err(Errno::Access.at(path())),
+                None => Ok(()),
+            };
+        }
+        if !is_owner {
+            return Err(Errno::NotPermitted.at(path()));
+        }
+        let acl = value.map(Acl::parse).transpose();
+        let acl = acl.map_err(|_| malformed())?.flatten();
+        let entries = acl
+            .as_ref()
+            .map_or(0, |a| a.users.len() + a.groups.len() + 4);
+        if entries > ENTRIES_MAX {
+            return Err(Errno::NoSpace.at(path()));
+        }
+        if name == ACL_DEFAULT {
+            put_acl(&mut self.xattrs, name, acl.as_ref());
+            return Ok(());
+        }
+        if let Some(acl) = &acl {
+            self.mode = self.mode & !0o777 | acl.mode_bits();
+        }
+        let acl = acl.filter(|acl| !acl.is_mode());
+        put_acl(&mut self.xattrs, name, acl.as_ref());
+        Ok(())
+    }
+
+    /// Sets the permission bits of the mode, and the access list with them.
+    pub fn set_permissions(&mut self, mode: u32) {
+        self.mode = self.mode & Kind::MASK | mode & 0o7777;
+        if let Some(mut acl) = self.access_acl() {
+            acl.set_mode(mode);
+            put_acl(&mut self.xattrs, ACL_ACCESS, Some(&acl));
+        }
+    }
+
+    /// Applies the umask of the creating process to a new file or, where its directory has a default list, lets the file
+    /// inherit that instead.
+    pub fn inherit(&mut self, default: Option<&Acl>, umask: u32) {
+        if self.kind() == Kind::Symlink {
+            return;
+        }
+        let Some(default) = default else {
+            self.mode &= !(umask & 0o777);
+            return;
+        };
+        let mut acl = default.clone();
+        acl.restrict(self.mode);
+        self.mode = self.mode & !0o777 | acl.mode_bits();
+        let own = Some(&acl).filter(|acl| !acl.is_mode());
+        put_acl(&mut self.xattrs, ACL_ACCESS, own);
+        if self.is_directory() {
+            put_acl(&mut self.xattrs, ACL_DEFAULT, Some(default));
+        }
     }
 }
 

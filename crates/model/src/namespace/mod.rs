@@ -5,6 +5,7 @@
 //! its name, so that creating a file or reading its attributes touches one row. `docs/internals/namespace.md` draws all
 //! rows.
 
+mod acl;
 mod api;
 mod call;
 mod errno;
@@ -20,6 +21,7 @@ mod tagged;
 pub mod tags;
 pub mod tree_walk;
 
+pub use acl::{ACL_ACCESS, ACL_DEFAULT, Acl, is_acl};
 pub use api::{
     AppliedChange, Change, Cookie, Entry, Namespace, NewFile, SetAttributes, Space, SpaceBy, Usage,
     XattrMode,

@@ -2,7 +2,9 @@
 //! content.
 
 use super::tags::TAG_PREFIX;
-use super::{Content, Errno, FileError, Kind, NewFile, XATTR_BYTES_MAX, XATTRS_BYTES_MAX, display};
+use super::{
+    Content, Errno, FileError, Kind, NewFile, XATTR_BYTES_MAX, XATTRS_BYTES_MAX, display, is_acl,
+};
 use crate::object::Principal;
 
 /// Longest name of an extended attribute, in bytes (`XATTR_NAME_MAX`).
@@ -14,7 +16,8 @@ pub fn is_superuser(principal: Option<&Principal>) -> bool {
 }
 
 /// Refuses the name of an extended attribute that files of that kind do not have, or that only the superuser may set
-/// (`xattr(7)`: `user.…` is for files and directories, `trusted.…` and `security.…` are the superuser's).
+/// (`xattr(7)`: `user.…` is for files and directories, `trusted.…` and `security.…` are the superuser's). Access control
+/// lists are the only attributes `system.…`.
 pub fn check_xattr_name(
     kind: Kind,
     principal: Option<&Principal>,
@@ -31,6 +34,9 @@ pub fn check_xattr_name(
     };
     let allowed = if is(b"user.") {
         matches!(kind, Kind::File | Kind::Directory)
+    } else if is_acl(name) && kind != Kind::Symlink {
+        // Only of their own files: the caller knows the owner.
+        true
     } else if is(b"trusted.") || is(b"security.") {
         is_superuser(principal)
     } else {
@@ -117,10 +123,12 @@ mod tests {
         };
         let file = 0o10_0644;
         assert_eq!(refused(&with(file, b"user.a")), Ok(()));
+        assert_eq!(refused(&with(file, b"system.posix_acl_access")), Ok(()));
         for (mode, name, errno) in [
             (file, &b"trusted.a"[..], Errno::NotPermitted),
             (file, b"security.capability", Errno::NotPermitted),
-            (file, b"system.posix_acl_access", Errno::NotSupported),
+            (file, b"system.other", Errno::NotSupported),
+            (0o12_0777, b"system.posix_acl_access", Errno::NotSupported),
             (file, b"user.esker.tag", Errno::Invalid),
             (file, b"user.", Errno::NotSupported),
             (0o12_0777, b"user.a", Errno::NotPermitted),

@@ -160,7 +160,7 @@ impl SubtreeBuilder {
             self.path = Some(directory.join(name));
         }
         let flag = |on: bool, bit: u8| if on { bit } else { 0 };
-        let owner = (make.mode, make.uid, make.gid);
+        let owner = (make.mode & !(make.umask & 0o777), make.uid, make.gid);
         let same = owner == self.last.owner;
         let sized = (make.size, make.blocks, make.rdev) != (0, 0, 0);
         let timed = make.times != [None; 4];
@@ -177,7 +177,7 @@ impl SubtreeBuilder {
         );
         put_bytes(out, name.as_bytes());
         if !same {
-            for n in [make.mode, make.uid, make.gid] {
+            for n in [owner.0, owner.1, owner.2] {
                 put_varint(out, n.into());
             }
             self.last.owner = owner;

@@ -56,6 +56,7 @@ wire_enum!(Content {
 });
 wire_struct!(NewFile {
     mode,
+    umask,
     uid,
     gid,
     size,

@@ -68,6 +68,12 @@ impl Direct {
         Ok(self.stat_of(&inode))
     }
 
+    /// Whether the principal may access the file at a path: bits 4, 2 and 1 for reading, writing and executing.
+    pub fn may_access(&self, principal: &Principal, path: &NamePath, bits: u32) -> Result<bool> {
+        let inode = self.names().stat(Some(principal), path, true)?;
+        Ok(inode.allows(Some(principal), bits))
+    }
+
     fn stat_of(&self, inode: &Inode) -> Stat {
         match self.files.nodes.find(inode.id) {
             Some(node) => Stat::of_attributes(&self.files.attributes(&node, inode), inode.mode),

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 #![allow(clippy::print_stderr, reason = "what is left out is told")]
 
+mod acls;
 mod basic;
 mod broken;
 mod contents;

@@ -237,6 +237,7 @@ pub fn file_change_out(change: &Change) -> proto::FileChange {
                 btime,
                 content: content_out(&make.content),
                 xattrs: xattrs_out(&make.xattrs),
+                umask: make.umask,
             })
         }
         Change::Unlink(path) => Message::Unlink(path_out(path)),
@@ -312,6 +313,7 @@ pub fn file_change_in(change: proto::FileChange) -> Decoded<Change> {
             path_in(&make.path)?,
             NewFile {
                 mode: make.mode,
+                umask: make.umask,
                 uid: make.uid,
                 gid: make.gid,
                 size: make.size,

@@ -2363,7 +2363,7 @@ pub mod walk_files_reply {
 pub struct MakeFile {
     #[prost(bytes = "vec", tag = "1")]
     pub path: ::prost::alloc::vec::Vec<u8>,
-    /// Type and permission bits, after the caller has applied its umask.
+    /// Type and permission bits.
     #[prost(uint32, tag = "2")]
     pub mode: u32,
     #[prost(uint32, tag = "3")]
@@ -2390,6 +2390,10 @@ pub struct MakeFile {
     pub content: ::core::option::Option<FileContent>,
     #[prost(message, repeated, tag = "13")]
     pub xattrs: ::prost::alloc::vec::Vec<Xattr>,
+    /// Permission bits that the file does not get, unless its directory has a default access control list; 0 if the caller has
+    /// applied its umask to the mode.
+    #[prost(uint32, tag = "14")]
+    pub umask: u32,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct RenameFile {

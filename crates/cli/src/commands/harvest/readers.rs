@@ -1,7 +1,8 @@
 //! Effective readers of a file: its mode bits, without those of users who cannot pass the folders above it.
 //!
 //! An object has one owner, one group and one mode. So a class of users (the owner, the group, all others) keeps its bits only if every
-//! folder lets all users of that class pass, whichever class of the folder they are in. Access control lists are ignored.
+//! folder lets all users of that class pass, whichever class of the folder they are in. An access control list
+//! reduces the bits to those that all users of a class have.
 
 use nix::unistd::{Uid, User, getgrouplist};
 use rustix::fs::Stat;

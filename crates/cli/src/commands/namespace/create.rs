@@ -25,9 +25,12 @@ pub(crate) fn mkdir(args: &MkdirArgs, context: &mut Context) -> anyhow::Result<O
     let database = context.open_or_create(&args.target)?;
     let principal = args.principal.principal.as_ref();
     let (uid, gid) = owner(principal);
-    let usual = 0o777 & !umask();
-    let make = |path: &NamePath, mode: u32| {
-        let make = NewFile::new(Kind::Directory.bits() | mode, uid, gid);
+    let umask = umask();
+    let make = |path: &NamePath, (mode, umask): (u32, u32)| {
+        let make = NewFile {
+            umask,
+            ..NewFile::new(Kind::Directory.bits() | mode, uid, gid)
+        };
         apply(&database, principal, Change::Create(path.clone(), make))
     };
     each(&args.paths, context, |p| {
@@ -36,9 +39,9 @@ pub(crate) fn mkdir(args: &MkdirArgs, context: &mut Context) -> anyhow::Result<O
         while let Some(next) = missing.last().cloned() {
             // Missing parent directories get the default mode, so that entries can be created in them.
             let mode = if next == path {
-                args.mode.unwrap_or(usual)
+                args.mode.map_or((0o777, umask), |mode| (mode, 0))
             } else {
-                usual | 0o300
+                (0o777, umask & !0o300)
             };
             let made = make(&next, mode);
             if args.parents && is(&made, Errno::NotFound) && !next.is_root() {
@@ -65,10 +68,13 @@ pub(crate) fn touch(args: &TouchArgs, context: &mut Context) -> anyhow::Result<O
     let database = context.open_or_create(&args.target)?;
     let principal = args.principal.principal.as_ref();
     let (uid, gid) = owner(principal);
-    let mode = args.mode.unwrap_or_else(|| 0o666 & !umask());
+    let (mode, umask) = args.mode.map_or((0o666, umask()), |mode| (mode, 0));
     each(&args.paths, context, |p| {
         let path = path(p)?;
-        let make = NewFile::new(Kind::File.bits() | mode, uid, gid);
+        let make = NewFile {
+            umask,
+            ..NewFile::new(Kind::File.bits() | mode, uid, gid)
+        };
         let made = apply(&database, principal, Change::Create(path.clone(), make));
         if !is(&made, Errno::Exists) {
             made?;

@@ -166,6 +166,7 @@ impl SubtreeExport<'_> {
 fn creation_of(inode: Inode) -> NewFile {
     NewFile {
         mode: inode.mode,
+        umask: 0,
         uid: inode.uid,
         gid: inode.gid,
         size: inode.size,

@@ -4,7 +4,7 @@
 
 use super::rows::{DirectoryEntries, EntryRow, SubtreeRows};
 use crate::names::NamesTxn;
-use crate::names::change::{check_content, check_owner, new_inode};
+use crate::names::change::{check_content, check_owner, new_inode, set_new_acls};
 use crate::names::directory::{Directory, Naming};
 use crate::names::resolve::Reached;
 use crate::names::{rows, space};
@@ -250,6 +250,7 @@ impl Txn<'_, '_> {
         let inherits = parent.inode.mode & SETGID != 0;
         check_owner(principal, make, inherits, &|| display(&path()).to_string())?;
         let mut inode = new_inode(id, kind, make, size, (self.version, self.now_nanos()));
+        set_new_acls(&mut inode, &|| display(&path()).to_string())?;
         let directory = kind == Kind::Directory;
         if inherits {
             // The group is inherited as for single files.

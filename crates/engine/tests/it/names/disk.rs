@@ -1,7 +1,7 @@
 //! Changes on a real file system, by a thread that assumes other users' rights.
 
 use super::path;
-use esker_model::namespace::{Change, Content, Errno, NamePath};
+use esker_model::namespace::{ACL_ACCESS, ACL_DEFAULT, Change, Content, Errno, NamePath};
 use esker_model::object::Principal;
 use rustix::fs::{
     self, AtFlags, FileType, Gid, Mode, OFlags, RenameFlags, Timestamps, Uid, XattrFlags,
@@ -145,9 +145,9 @@ pub(super) fn attributes(path: &NamePath) -> Result<FileAttributes, Os> {
     let target = (kind == FileType::Symlink)
         .then(|| fs::readlink(real(path), Vec::new()).unwrap().into_bytes());
     let mut xattrs = Vec::new();
-    if matches!(kind, FileType::RegularFile | FileType::Directory) {
-        for name in [b"user.a".as_slice(), b"user.b"] {
-            let mut value = [0; 64];
+    if kind != FileType::Symlink {
+        for name in [ACL_ACCESS, ACL_DEFAULT, b"user.a", b"user.b"] {
+            let mut value = [0; 256];
             if let Ok(n) = fs::lgetxattr(real(path), name, &mut value) {
                 xattrs.push((name.to_vec(), value[..n].to_vec()));
             }

@@ -11,7 +11,8 @@ use crate::small::Small;
 use esker_engine::{Engine, Settings};
 use esker_model::NeverCancel;
 use esker_model::namespace::{
-    Change, Content, Errno, Inode, NamePath, Namespace, SetAttributes, XattrMode,
+    ACL_ACCESS, ACL_DEFAULT, Change, Content, Errno, Inode, NamePath, Namespace, SetAttributes,
+    XattrMode,
 };
 use esker_model::object::Principal;
 use esker_testkit::names::{NAMES, people, random_change, random_path};
@@ -193,7 +194,8 @@ fn history(seed: u64, kernel: Kernel, played: &mut Vec<String>) {
     })
     .unwrap();
     disk::change(&open).unwrap();
-    for name in [b"user.a".to_vec(), b"user.b".to_vec()] {
+    for name in [ACL_ACCESS, ACL_DEFAULT, b"user.a", b"user.b"] {
+        let name = name.to_vec();
         let mode = XattrMode::Any;
         let _ = disk::change(&Change::Xattr {
             path: NamePath::root(),

@@ -170,7 +170,7 @@ fn attributes_of_a_new_file_are_those_that_its_maker_may_set() {
     for (attribute, expected) in [
         ("security.capability", Errno::NotPermitted),
         ("trusted.overlay.opaque", Errno::NotPermitted),
-        ("system.posix_acl_access", Errno::NotSupported),
+        ("system.other", Errno::NotSupported),
         ("user.esker.quality", Errno::Invalid),
     ] {
         let make = Change::Create(path("/f"), with(attribute));

@@ -6,7 +6,7 @@
 use super::{change, path, small, sound};
 use esker_engine::{Engine, View};
 use esker_lineage::{LineageOptions, lineage};
-use esker_model::namespace::{Change, NewFile, resolve};
+use esker_model::namespace::{ACL_ACCESS, Acl, Change, NewFile, resolve};
 use esker_model::object::Principal;
 use esker_model::traversal::Budget;
 use esker_model::{
@@ -124,6 +124,28 @@ fn mode(rng: &mut Rng, open: u32) -> u32 {
     }
 }
 
+const ACL: &str = "system.posix_acl_access";
+
+/// Returns a random list that mostly lets everybody do what the mode says.
+fn random_acl(rng: &mut Rng, mode: u32) -> Acl {
+    let class = |shift: u32| (mode >> shift & 7) as u8;
+    let mut permissions = |usual: u8| {
+        if rng.percent(50) {
+            usual
+        } else {
+            rng.number_below(8) as u8
+        }
+    };
+    Acl {
+        owner: class(6),
+        users: vec![(1001, permissions(7)), (1002, permissions(0))],
+        group: permissions(class(3)),
+        groups: vec![(2000, permissions(5)), (2001, permissions(4))],
+        mask: Some(permissions(7)),
+        other: class(0),
+    }
+}
+
 /// Creates a random tree of directories and files in both, some renamed afterwards, some with a second name.
 fn grow(rng: &mut Rng, root: &Path, engine: &Engine) -> Vec<PathBuf> {
     std::fs::set_permissions(root, Permissions::from_mode(0o755)).unwrap();
@@ -145,12 +167,28 @@ fn grow(rng: &mut Rng, root: &Path, engine: &Engine) -> Vec<PathBuf> {
         chown(real(&at), Some(uid), Some(gid)).unwrap();
         let bits = mode(rng, if is_directory { 0o755 } else { 0o644 });
         std::fs::set_permissions(real(&at), Permissions::from_mode(bits)).unwrap();
+        if rng.percent(40) {
+            let acl = random_acl(rng, bits);
+            let flags = rustix::fs::XattrFlags::empty();
+            rustix::fs::setxattr(real(&at), ACL, &acl.encode(), flags).unwrap();
+        }
         all.push(at);
     }
     // Imported as by a scan.
     for at in &all {
         let of = std::fs::symlink_metadata(real(at)).unwrap();
-        let make = NewFile::new(of.mode(), of.uid(), of.gid());
+        let mut acl = vec![0; 1_024];
+        let xattrs = match rustix::fs::getxattr(real(at), ACL, &mut acl) {
+            Ok(length) => vec![(ACL_ACCESS.to_vec(), acl[..length].to_vec())],
+            Err(e) => {
+                assert_eq!(e, rustix::io::Errno::NODATA);
+                Vec::new()
+            }
+        };
+        let make = NewFile {
+            xattrs,
+            ..NewFile::new(of.mode(), of.uid(), of.gid())
+        };
         change(
             engine,
             None,

@@ -133,6 +133,7 @@ impl FileMetadata {
     pub(super) fn new_file(&self) -> NewFile {
         NewFile {
             mode: self.mode,
+            umask: 0,
             uid: self.uid,
             gid: self.gid,
             size: self.size,
