@@ -21,7 +21,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// Interval between checks for signals.
 const SIGNAL_INTERVAL: Duration = Duration::from_millis(20);
 /// Time for which the kernel caches names and attributes of a past time, which never change.
-const PAST_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
+const PAST_TIMEOUT: Duration = Duration::from_hours(24);
 /// Option that starts the mount as a background process.
 const BACKGROUND: &str = "--background";
 
