@@ -504,7 +504,10 @@ fn a_past_time_is_mounted() {
         let names = fs::read_dir(lab.at()).unwrap();
         let names: Vec<_> = names.map(|e| e.unwrap().file_name()).collect();
         assert_eq!(names, ["run"]);
-        assert_eq!(fs::read(lab.at().join("run/out")).unwrap(), [7; 100_000]);
+        assert_eq!(
+            fs::read(lab.at().join("run/out")).unwrap(),
+            vec![7; 100_000]
+        );
         let view = fs::read_to_string(lab.at().join(".esker/lineage/run/out")).unwrap();
         assert!(view.contains("job:1") && !view.contains("job:2"), "{view}");
         let refused = fs::write(lab.at().join("new"), "x").unwrap_err();

@@ -60,7 +60,7 @@ fn tree(top: &Path) -> BTreeMap<PathBuf, String> {
             left.extend(fs::read_dir(&at).unwrap().map(|e| e.unwrap().path()));
             String::new()
         } else if of.is_symlink() {
-            format!("{:?}", fs::read_link(&at).unwrap())
+            fs::read_link(&at).unwrap().display().to_string()
         } else {
             format!("{:?}", fs::read(&at).map_err(|e| e.raw_os_error()))
         };
