@@ -3,7 +3,8 @@
 use crate::cancel::work;
 use crate::columns::{Columns, PropertyColumns, Table, json_of, of_mixed, of_values};
 use crate::database::{
-    CHUNK, all_vertices, edge_type_name, filter_of, names_of, object_filter, vertex_of, vertex_type_name,
+    CHUNK, all_vertices, edge_type_name, filter_of, names_of, object_filter, vertex_of,
+    vertex_type_name,
 };
 use crate::error::invalid;
 use crate::value::as_of;

@@ -4,7 +4,7 @@ use crate::algebra::{Node, Service, VariableNames};
 use crate::dictionary::triple::{self, Kind};
 use crate::dictionary::{Dictionary, Key, Parts};
 use crate::error::{Error, Result};
-use crate::expr::Pattern;
+use crate::expr::CompiledPattern;
 use crate::guard::Guard;
 use crate::id::{Id, LOCAL, UNBOUND};
 use crate::input_bindings::InputBindings;
@@ -113,7 +113,7 @@ pub struct Context<'a> {
     /// Evaluation of EXISTS, set by the executor.
     pub(crate) exists: Cell<Option<Exists>>,
     /// Compiled regular expressions by text and flags; `None` for invalid ones.
-    patterns: RefCell<Vec<((String, String), Option<Pattern>)>>,
+    patterns: RefCell<Vec<((String, String), Option<CompiledPattern>)>>,
     pub(super) memory: super::memory::Memory,
     /// Stack of active graphs, the innermost last.
     graphs: RefCell<Vec<Arc<Graph>>>,
@@ -373,7 +373,7 @@ impl<'a> Context<'a> {
         &self,
         pattern: &str,
         flags: &str,
-        run: impl FnOnce(&Pattern) -> T,
+        run: impl FnOnce(&CompiledPattern) -> T,
     ) -> Option<T> {
         if pattern.len() > PATTERN_BYTES_MAX {
             return self.or_fail(Err(Error::LongPattern {
@@ -390,7 +390,7 @@ impl<'a> Context<'a> {
         if patterns.len() >= PATTERNS_KEPT {
             patterns.clear();
         }
-        let compiled = Pattern::compile(pattern, flags);
+        let compiled = CompiledPattern::compile(pattern, flags);
         let result = compiled.as_ref().map(run);
         patterns.push(((pattern.to_owned(), flags.to_owned()), compiled));
         result

@@ -15,7 +15,7 @@ const GROUP_VALUES: usize = 512;
 const GROUP_BYTES: usize = 64 << 10;
 
 /// Kind of a text in a group, with what its key has beside the text.
-enum Kind {
+enum TextKind {
     Iri,
     Plain,
     Lang(Range<usize>),
@@ -24,13 +24,13 @@ enum Kind {
 
 /// Values that wait for their ids.
 #[derive(Default)]
-struct Group {
+struct PendingValues {
     texts: String,
     /// Position in the column, kind and text of each value.
-    values: Vec<(usize, Kind, Range<usize>)>,
+    values: Vec<(usize, TextKind, Range<usize>)>,
 }
 
-impl Group {
+impl PendingValues {
     fn is_full(&self) -> bool {
         self.values.len() >= GROUP_VALUES || self.texts.len() >= GROUP_BYTES
     }
@@ -46,27 +46,27 @@ impl Group {
             },
             Value::DecimalLiteral(n) => {
                 decimal::put(n, &mut self.texts);
-                Kind::Typed(xsd::DECIMAL.as_str())
+                TextKind::Typed(xsd::DECIMAL.as_str())
             }
             Value::DoubleLiteral(n) => self.write(n, xsd::DOUBLE.as_str()),
             Value::FloatLiteral(n) => self.write(n, xsd::FLOAT.as_str()),
             Value::DayTimeDurationLiteral(n) => {
                 decimal::put_duration(n, &mut self.texts);
-                Kind::Typed(xsd::DAY_TIME_DURATION.as_str())
+                TextKind::Typed(xsd::DAY_TIME_DURATION.as_str())
             }
             Value::StringLiteral(text) => {
                 self.texts.push_str(&text);
-                Kind::Plain
+                TextKind::Plain
             }
             Value::NamedNode(iri) => {
                 self.texts.push_str(iri.as_str());
-                Kind::Iri
+                TextKind::Iri
             }
             Value::LangStringLiteral { value, language } => {
                 self.texts.push_str(&value);
                 let end = self.texts.len();
                 self.texts.push_str(&language);
-                let kind = Kind::Lang(end..self.texts.len());
+                let kind = TextKind::Lang(end..self.texts.len());
                 self.values.push((at, kind, start..end));
                 return UNBOUND;
             }
@@ -76,19 +76,19 @@ impl Group {
         UNBOUND
     }
 
-    fn write(&mut self, value: impl std::fmt::Display, datatype: &'static str) -> Kind {
+    fn write(&mut self, value: impl std::fmt::Display, datatype: &'static str) -> TextKind {
         let _ = write!(self.texts, "{value}");
-        Kind::Typed(datatype)
+        TextKind::Typed(datatype)
     }
 
     /// Returns the key of a value.
-    fn key(&self, kind: &Kind, range: &Range<usize>) -> Key<'_> {
+    fn key(&self, kind: &TextKind, range: &Range<usize>) -> Key<'_> {
         let text = |range: &Range<usize>| self.texts.get(range.clone()).unwrap_or_default();
         match kind {
-            Kind::Iri => Key::Iri(text(range)),
-            Kind::Plain => Key::Plain(text(range)),
-            Kind::Lang(tag) => Key::Lang(text(range), text(tag)),
-            Kind::Typed(datatype) => Key::Typed(text(range), datatype),
+            TextKind::Iri => Key::Iri(text(range)),
+            TextKind::Plain => Key::Plain(text(range)),
+            TextKind::Lang(tag) => Key::Lang(text(range), text(tag)),
+            TextKind::Typed(datatype) => Key::Typed(text(range), datatype),
         }
     }
 
@@ -111,7 +111,7 @@ impl Group {
 /// Returns the ids of an expression's values for all rows of a table; unbound for errors.
 pub(super) fn ids(ctx: &Context<'_>, table: &Table, expr: &Expr) -> Result<Vec<Id>> {
     let mut column = Vec::with_capacity(table.len());
-    let mut group = Group::default();
+    let mut group = PendingValues::default();
     let mut is_reserved = false;
     for r in 0..table.len() {
         if r % 1024 == 0 {
@@ -140,7 +140,7 @@ pub(super) fn ids(ctx: &Context<'_>, table: &Table, expr: &Expr) -> Result<Vec<I
 
 /// Returns the id of one value.
 pub(crate) fn id(ctx: &Context<'_>, value: Value) -> Id {
-    let mut group = Group::default();
+    let mut group = PendingValues::default();
     let id = group.add(ctx, 0, value);
     match group.values.first() {
         Some((_, kind, text)) => ctx.number_key(&group.key(kind, text)),

@@ -359,7 +359,7 @@ mod tests {
     }
 
     /// A term of the text if there is a value.
-    fn shown(found: Option<Value>) -> Option<String> {
+    fn text_of(found: Option<Value>) -> Option<String> {
         found.map(|value| Term::from(value).to_string())
     }
 
@@ -378,7 +378,7 @@ mod tests {
             );
             let exprs: Vec<Expr> = args.iter().map(|t| Expr::Const(ctx.number(t))).collect();
             let found = call(&ctx, table.row(0), f, &exprs).and_then(|v| v.value(&ctx));
-            assert_eq!(shown(found), shown(expected), "{f} of {args:?}");
+            assert_eq!(text_of(found), text_of(expected), "{f} of {args:?}");
         };
         let custom = |name| Function::Custom(NamedNode::new_unchecked(format!("{XSD}{name}")));
         let casts = [
@@ -447,8 +447,8 @@ mod tests {
             let id = ctx.number(&term);
             let value = of_id(&ctx, id);
             assert_eq!(
-                shown(value.clone()),
-                shown(Some(Value::from(term.clone()))),
+                text_of(value.clone()),
+                text_of(Some(Value::from(term.clone()))),
                 "{term}"
             );
             let expected = value.clone().map(|v| ctx.number(&v.into()));

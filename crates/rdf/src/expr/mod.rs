@@ -9,7 +9,7 @@ mod select;
 mod string;
 pub(crate) mod value;
 
-pub(crate) use self::regex::Pattern;
+pub(crate) use self::regex::CompiledPattern;
 use crate::algebra::Node;
 use crate::dictionary::{Head, Parts};
 use crate::exec::{Context, Row, Var, numbering};

@@ -16,13 +16,13 @@ const NAME_MORE: &str = r"\-.0-9\u{B7}\u{300}-\u{36F}\u{203F}-\u{2040}";
 
 /// A compiled regular expression.
 #[derive(Debug)]
-pub(crate) struct Pattern {
+pub(crate) struct CompiledPattern {
     pub(crate) regex: regex::Regex,
     /// Whether the expression matches the empty text.
     pub(crate) matches_empty: bool,
 }
 
-impl Pattern {
+impl CompiledPattern {
     /// Compiles a regular expression with its flags. `None` if either is invalid.
     pub(crate) fn compile(pattern: &str, flags: &str) -> Option<Self> {
         let regex = regex(pattern, flags)?;

@@ -1,7 +1,7 @@
 //! Functions on strings. A string of a stored term is read in place, without a copy.
 
 use super::call::fitting;
-use super::regex::{Pattern, fragments};
+use super::regex::{CompiledPattern, fragments};
 use super::value::Value;
 use super::{Expr, Val, boolean};
 use crate::dictionary::{Head, Parts, split_tag};
@@ -192,7 +192,7 @@ fn with_pattern<T>(
     ctx: &Context<'_>,
     pattern: &Val,
     flags: &Val,
-    run: impl FnOnce(&Pattern) -> Option<T>,
+    run: impl FnOnce(&CompiledPattern) -> Option<T>,
 ) -> Option<T> {
     with_plain(ctx, pattern, |pattern| {
         with_plain(ctx, flags, |flags| ctx.regex(pattern, flags, run)?)
@@ -207,7 +207,7 @@ fn with_pattern<T>(
 )]
 fn replaced(
     ctx: &Context<'_>,
-    pattern: &Pattern,
+    pattern: &CompiledPattern,
     text: &str,
     with: &str,
 ) -> Option<Option<String>> {
