@@ -195,9 +195,12 @@ pub(crate) fn objects(
         });
         Err(invalid(each.collect::<Vec<_>>().join("\n")))
     };
-    let parsed = |text: &str| match lenient {
-        true => filter_of(text),
-        false => object_filter(database, text),
+    let parsed = |text: &str| {
+        if lenient {
+            filter_of(text)
+        } else {
+            object_filter(database, text)
+        }
     };
     let mut table = Table::default();
     if let Some(names) = select {
