@@ -15,6 +15,7 @@ use std::path::PathBuf;
                   {\"query\": \"q2\", \"rows\": 28, \"cpu_ms\": 898.1}      (or \"error\": \"why\" in place of the figures)\n\nExamples:\n  \
                   esker bench rdf\n  \
                   esker bench rdf --data lubm10.nt --query queries/ --peer oxigraph='python peer.py'\n  \
+                  esker bench rdf --functions 1000000 --threads 1 --peer oxigraph='python scripts/peers/oxigraph.py'\n  \
                   esker bench rdf --runs-of 1000000 --threads 1 --format json\n  \
                   esker bench rdf --updates 100000 --clients 8\n  \
                   esker bench rdf --workers 2"
@@ -32,6 +33,9 @@ pub(crate) struct RdfBenchArgs {
     /// Number of runs that the generated data describes, about 20 triples each
     #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(100..=20_000_000), conflicts_with = "data")]
     pub(super) runs_of: u32,
+    /// Call each SPARQL function with this number of generated literals instead
+    #[arg(long, value_name = "ROWS", conflicts_with_all = ["data", "workers"], value_parser = clap::value_parser!(u32).range(100..=20_000_000))]
+    pub(super) functions: Option<u32>,
     /// Number of executions of each query, after one for warming up
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(super) runs: u32,
@@ -45,7 +49,7 @@ pub(crate) struct RdfBenchArgs {
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..=86_400))]
     pub(super) limit: u32,
     /// Send this number of single updates through a server's HTTP interface instead, with concurrent reads
-    #[arg(long, value_name = "N", conflicts_with_all = ["data", "query", "peers"], value_parser = clap::value_parser!(u32).range(1..=100_000_000))]
+    #[arg(long, value_name = "N", conflicts_with_all = ["data", "query", "peers", "functions"], value_parser = clap::value_parser!(u32).range(1..=100_000_000))]
     pub(super) updates: Option<u32>,
     /// Connections that send updates
     #[arg(long, value_name = "N", default_value_t = 8, requires = "updates", value_parser = clap::value_parser!(u16).range(1..=60))]

@@ -1,10 +1,10 @@
 //! `esker bench rdf`: loading RDF and answering SPARQL queries, compared with other stores on the same files.
 //!
-//! Suggested reading order: [`args`], [`provenance`] (generated data), [`peers`] (other stores), then [`run`];
-//! [`updates`] measures
-//! a server, [`workers`] several processes.
+//! Suggested reading order: [`args`], [`provenance`] and [`functions`] (generated data), [`peers`] (other stores), then [`run`];
+//! [`updates`] measures a server, [`workers`] several processes.
 
 mod args;
+mod functions;
 mod peers;
 mod provenance;
 mod updates;
@@ -121,8 +121,14 @@ fn inputs(args: &RdfBenchArgs, scratch: &Scratch) -> anyhow::Result<(Vec<Source>
     if args.data.is_empty() {
         let folder = scratch.cleared_path("rdf")?;
         std::fs::create_dir(&folder)?;
-        let data = folder.join("runs.nt");
+        let data = folder.join("generated.nt");
         let mut out = BufWriter::new(std::fs::File::create(&data)?);
+        if let Some(rows) = args.functions {
+            functions::write(rows, &mut out)?;
+            out.flush()?;
+            let queries = functions::write_queries(&folder)?;
+            return Ok((vec![(data, engine::RdfFormat::NTriples)], queries));
+        }
         provenance::write(args.runs_of, &mut out)?;
         out.flush()?;
         let mut queries = Vec::new();

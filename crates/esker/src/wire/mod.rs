@@ -21,6 +21,6 @@ pub(crate) mod frame;
 pub(crate) mod request;
 
 /// Protocol number, which must be equal at both ends.
-pub(crate) const PROTOCOL: u16 = 8;
+pub(crate) const PROTOCOL: u16 = 9;
 /// First bytes of a connection.
 pub(crate) const MAGIC: [u8; 8] = *b"esker/1\n";
