@@ -37,6 +37,7 @@ if [ "${1:-}" != build ]; then
     need_command strace || missing+=(strace)
     need_command zstd || missing+=(zstd)
     need_command setfattr || missing+=(attr)
+    need_command setfacl || missing+=(acl)
     # Tests of the console use a browser.
     [ -n "${ESKER_CHROMIUM:-}" ] || need_command chromium || need_command chromium-browser || need_command google-chrome || missing+=(chromium)
 fi
