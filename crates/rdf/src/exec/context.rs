@@ -265,7 +265,7 @@ impl<'a> Context<'a> {
     }
 
     /// Returns the ids of terms like [`Self::number_key`], and the number of terms that are new. None may be a triple term or an inline value.
-    pub(super) fn number_keys(&self, keys: &[Key<'_>]) -> (Vec<Id>, usize) {
+    pub(crate) fn number_keys(&self, keys: &[Key<'_>]) -> (Vec<Id>, usize) {
         let hashes: Vec<u64> = keys.iter().map(Key::hash).collect();
         let mut ids = Vec::with_capacity(keys.len());
         self.data.dictionary.find_many(keys, &hashes, &mut ids);
@@ -287,7 +287,7 @@ impl<'a> Context<'a> {
     }
 
     /// Makes room for new terms, if the memory limit permits it.
-    pub(super) fn reserve_terms(&self, terms: usize) {
+    pub(crate) fn reserve_terms(&self, terms: usize) {
         if self.fits(terms, 4).is_ok() {
             self.local.borrow_mut().reserve(terms);
         }

@@ -67,6 +67,17 @@ impl Context<'_> {
         self.or_fail(counted)
     }
 
+    /// Returns `None`, and fails the query, if a string of `bytes` bytes would be too long.
+    pub(crate) fn fits_string(&self, bytes: usize) -> Option<()> {
+        self.or_fail(if bytes > STRING_BYTES_MAX {
+            Err(Error::LongString {
+                limit: STRING_BYTES_MAX,
+            })
+        } else {
+            Ok(())
+        })
+    }
+
     /// Returns the value; or records the error, with which the query fails, and returns `None`.
     pub(crate) fn or_fail<T>(&self, outcome: Result<T>) -> Option<T> {
         match outcome {

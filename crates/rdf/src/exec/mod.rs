@@ -9,7 +9,6 @@ mod graph;
 mod join;
 mod join_all;
 mod memory;
-pub(crate) mod numbering;
 mod optional;
 pub(crate) mod parallel;
 mod path;

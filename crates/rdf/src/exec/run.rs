@@ -110,7 +110,7 @@ fn values(vars: &[Var], rows: &[Vec<Id>]) -> Table {
 
 /// `BIND`: adds a computed column.
 fn extend(ctx: &Context<'_>, mut table: Table, var: Var, expr: &Expr) -> Result<Table> {
-    let column = super::numbering::ids(ctx, &table, expr)?;
+    let column = expr.ids(ctx, &table)?;
     table.set_column(var, column);
     Ok(table)
 }

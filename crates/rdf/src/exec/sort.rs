@@ -174,7 +174,7 @@ fn ids(ctx: &Context<'_>, table: &Table, expr: &Expr) -> Result<Vec<Id>> {
             .column(*v)
             .map_or_else(|| vec![UNBOUND; table.len()], <[Id]>::to_vec));
     }
-    super::numbering::ids(ctx, table, expr)
+    expr.ids(ctx, table)
 }
 
 /// Returns for each row the rank of its key among the distinct keys; each key is computed and compared once.

@@ -3,8 +3,7 @@
 use super::value::{Value, is_literal, lexical, text};
 use super::{Expr, Val, boolean, cast, string};
 use crate::dictionary::{Head, Parts};
-use crate::error::Error;
-use crate::exec::{Context, Row, STRING_BYTES_MAX};
+use crate::exec::{Context, Row};
 use crate::id::{UNBOUND, XSD};
 use oxrdf::{BlankNode, Literal, NamedNode, Term, Variable};
 use spareval::QueryEvaluator;
@@ -17,20 +16,9 @@ pub(crate) fn call(ctx: &Context<'_>, row: Row<'_>, f: &Function, args: &[Expr])
     if let Val::Value(v) = &found {
         let bytes = super::value::text_bytes(v);
         ctx.reserve_text(bytes)?;
-        fitting(ctx, bytes)?;
+        ctx.fits_string(bytes)?;
     }
     Some(found)
-}
-
-/// Returns `None`, and fails the query, if a string of `bytes` bytes would be too long.
-pub(crate) fn fitting(ctx: &Context<'_>, bytes: usize) -> Option<()> {
-    ctx.or_fail(if bytes > STRING_BYTES_MAX {
-        Err(Error::LongString {
-            limit: STRING_BYTES_MAX,
-        })
-    } else {
-        Ok(())
-    })
 }
 
 fn called(ctx: &Context<'_>, row: Row<'_>, f: &Function, args: &[Expr]) -> Option<Val> {
@@ -91,7 +79,7 @@ fn called(ctx: &Context<'_>, row: Row<'_>, f: &Function, args: &[Expr]) -> Optio
                     return None;
                 };
                 // Each byte of the label becomes two hexadecimal digits.
-                fitting(ctx, label.len() * 2)?;
+                ctx.fits_string(label.len() * 2)?;
                 Val::Value(Value::BlankNode(ctx.labelled(&label, row)))
             }
         },
@@ -158,18 +146,9 @@ fn called(ctx: &Context<'_>, row: Row<'_>, f: &Function, args: &[Expr]) -> Optio
             }
         }
         _ => {
-            let mut bytes = 0;
             let terms: Option<Vec<Term>> = args
                 .iter()
-                .map(|a| {
-                    let term = a.eval(ctx, row)?.value_or_term(ctx)?;
-                    bytes += term_bytes(&term);
-                    // Checked before the concatenated string is built.
-                    if matches!(f, Function::Concat) {
-                        fitting(ctx, bytes)?;
-                    }
-                    Some(term)
-                })
+                .map(|a| a.eval(ctx, row)?.value_or_term(ctx))
                 .collect();
             Val::Value(library(
                 &Expression::FunctionCall(f.clone(), names(args.len())),

@@ -4,6 +4,7 @@ mod call;
 mod cast;
 pub(crate) mod decimal;
 mod inspect;
+mod numbering;
 mod regex;
 mod select;
 mod string;
@@ -12,7 +13,7 @@ pub(crate) mod value;
 pub(crate) use self::regex::CompiledPattern;
 use crate::algebra::Node;
 use crate::dictionary::{Head, Parts};
-use crate::exec::{Context, Row, Var, numbering};
+use crate::exec::{Context, Row, Var};
 use crate::id::{self, Id, Inline, UNBOUND};
 use spargebra::algebra::Function;
 use std::cmp::Ordering;
@@ -102,13 +103,6 @@ impl Val {
                 })
                 .unwrap_or(0),
             Self::Value(v) => value::text_bytes(v),
-        }
-    }
-
-    pub(crate) fn id(self, ctx: &Context<'_>) -> Id {
-        match self {
-            Self::Id(id) => id,
-            Self::Value(v) => numbering::id(ctx, v),
         }
     }
 }

@@ -1,6 +1,5 @@
 //! Functions on strings. A string of a stored term is read in place, without a copy.
 
-use super::call::fitting;
 use super::regex::{CompiledPattern, fragments};
 use super::value::Value;
 use super::{Expr, Val, boolean};
@@ -232,7 +231,7 @@ fn replaced(
             let before = text.get(from..whole.start())?;
             let texts = || fragments().flatten().map(|p| p.of(&groups));
             let bytes = before.len() + texts().map(str::len).sum::<usize>();
-            fitting(ctx, done.len() + bytes)?;
+            ctx.fits_string(done.len() + bytes)?;
             ctx.reserve_text(bytes)?;
             done.push_str(before);
             done.extend(texts());
@@ -242,7 +241,7 @@ fn replaced(
         for found in pattern.regex.find_iter(text) {
             let before = text.get(from..found.start())?;
             let bytes = before.len() + with.len();
-            fitting(ctx, done.len() + bytes)?;
+            ctx.fits_string(done.len() + bytes)?;
             ctx.reserve_text(bytes)?;
             done.push_str(before);
             done.push_str(with);
@@ -264,7 +263,7 @@ fn concat(ctx: &Context<'_>, row: Row<'_>, args: &[Expr]) -> Option<Val> {
     for (i, arg) in args.iter().enumerate() {
         let part = arg.eval(ctx, row)?;
         with_string(ctx, &part, |part, other| {
-            fitting(ctx, text.len() + part.len())?;
+            ctx.fits_string(text.len() + part.len())?;
             ctx.reserve_text(part.len())?;
             text.push_str(part);
             if i == 0 {

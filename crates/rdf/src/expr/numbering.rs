@@ -1,9 +1,9 @@
 //! Ids of computed values. Values get their ids in groups, so that the memory accesses of their look-ups overlap.
 
-use super::{Context, Row, Table};
+use super::{Expr, Val, Value, decimal};
 use crate::dictionary::Key;
 use crate::error::Result;
-use crate::expr::{Expr, Val, Value, decimal};
+use crate::exec::{Context, Table};
 use crate::id::{self, Id, UNBOUND};
 use oxrdf::vocab::xsd;
 use std::fmt::Write as _;
@@ -108,42 +108,49 @@ impl PendingValues {
     }
 }
 
-/// Returns the ids of an expression's values for all rows of a table; unbound for errors.
-pub(super) fn ids(ctx: &Context<'_>, table: &Table, expr: &Expr) -> Result<Vec<Id>> {
-    let mut column = Vec::with_capacity(table.len());
-    let mut group = PendingValues::default();
-    let mut is_reserved = false;
-    for r in 0..table.len() {
-        if r % 1024 == 0 {
-            ctx.check()?;
-        }
-        let row: Row<'_> = table.row(r);
-        let id = match expr.eval(ctx, row) {
-            None => UNBOUND,
-            Some(Val::Id(id)) => id,
-            Some(Val::Value(value)) => group.add(ctx, r, value),
-        };
-        column.push(id);
-        if group.is_full() {
-            let values = group.values.len();
-            let new = group.finish(ctx, &mut column);
-            // The first group shows how many of the values are new.
-            if !is_reserved {
-                is_reserved = true;
-                ctx.reserve_terms((table.len() - r).saturating_mul(new) / values.max(1));
+impl Expr {
+    /// Returns the ids of the expression's values for all rows of a table; unbound for errors.
+    pub(crate) fn ids(&self, ctx: &Context<'_>, table: &Table) -> Result<Vec<Id>> {
+        let mut column = Vec::with_capacity(table.len());
+        let mut pending = PendingValues::default();
+        let mut is_reserved = false;
+        for r in 0..table.len() {
+            if r % 1024 == 0 {
+                ctx.check()?;
+            }
+            let id = match self.eval(ctx, table.row(r)) {
+                None => UNBOUND,
+                Some(Val::Id(id)) => id,
+                Some(Val::Value(value)) => pending.add(ctx, r, value),
+            };
+            column.push(id);
+            if pending.is_full() {
+                let values = pending.values.len();
+                let new = pending.finish(ctx, &mut column);
+                // The first group shows how many of the values are new.
+                if !is_reserved {
+                    is_reserved = true;
+                    ctx.reserve_terms((table.len() - r).saturating_mul(new) / values.max(1));
+                }
             }
         }
+        pending.finish(ctx, &mut column);
+        Ok(column)
     }
-    group.finish(ctx, &mut column);
-    Ok(column)
 }
 
-/// Returns the id of one value.
-pub(crate) fn id(ctx: &Context<'_>, value: Value) -> Id {
-    let mut group = PendingValues::default();
-    let id = group.add(ctx, 0, value);
-    match group.values.first() {
-        Some((_, kind, text)) => ctx.number_key(&group.key(kind, text)),
-        None => id,
+impl Val {
+    /// Returns the id of the term.
+    pub(crate) fn id(self, ctx: &Context<'_>) -> Id {
+        let value = match self {
+            Self::Id(id) => return id,
+            Self::Value(value) => value,
+        };
+        let mut pending = PendingValues::default();
+        let id = pending.add(ctx, 0, value);
+        match pending.values.first() {
+            Some((_, kind, text)) => ctx.number_key(&pending.key(kind, text)),
+            None => id,
+        }
     }
 }
