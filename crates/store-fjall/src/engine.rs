@@ -2,6 +2,7 @@
 
 use crate::compaction::Compaction;
 use crate::error::{disk, explain};
+use crate::memtable_filter::{FilterWriter, MemtableFilter};
 use crate::tuning::{self, Budget};
 use esker_model::{Error, Result};
 use esker_store::{StoreSettings, Table};
@@ -39,6 +40,8 @@ pub(crate) struct Engine {
     pub(crate) database: Database,
     pub(crate) path: PathBuf,
     pub(crate) budget: Budget,
+    /// Keys of table `rows` that are in memtables.
+    pub(crate) row_filter: MemtableFilter,
     /// Whether a write has failed: the database then accepts no more.
     failed: AtomicBool,
     /// Declared after `database`, so that its drop finds the log closed.
@@ -52,18 +55,22 @@ pub(crate) struct MemtableUsage {
     sealed: VecDeque<u64>,
 }
 
-/// Memtable usage of all tables. A writer holds it.
+/// Memtable usage of all tables, which belongs to the holder of the write lock.
 #[derive(Default)]
-pub(crate) struct MemtableUsages([MemtableUsage; Table::ALL.len()]);
+pub(crate) struct MemtableUsages {
+    tables: [MemtableUsage; Table::ALL.len()],
+    /// The writer's part of the engine's `row_filter`.
+    pub(crate) row_filter: FilterWriter,
+}
 
 impl MemtableUsages {
     /// Counts rows that are being written, with the bytes of their keys and values.
     pub(crate) fn note(&mut self, table: Table, rows: usize, bytes: usize) {
-        self.0[table as usize].active += rows as u64 * ROW_OVERHEAD + bytes as u64;
+        self.tables[table as usize].active += rows as u64 * ROW_OVERHEAD + bytes as u64;
     }
 
     fn total(&self) -> u64 {
-        self.0
+        self.tables
             .iter()
             .map(|usage| usage.active + usage.sealed.iter().sum::<u64>())
             .sum()
@@ -101,6 +108,8 @@ impl Engine {
                 .map_err(|e| explain(doing, path, e))
         };
         let tables: Vec<Keyspace> = Table::ALL.into_iter().map(open).collect::<Result<_>>()?;
+        let rows = tables[Table::Rows as usize].tree.active_memtable();
+        let row_filter = MemtableFilter::new(budget.memtable(Table::Rows), rows.is_empty());
         let threads = settings.threads.saturating_sub(1).clamp(1, 8);
         let compaction = Compaction::start(&database, &tables, threads)
             .map_err(|e| disk("starting threads for", path, e))?;
@@ -111,6 +120,7 @@ impl Engine {
             path: path.to_path_buf(),
             failed: AtomicBool::new(false),
             budget,
+            row_filter,
             log: Log {
                 path: path.to_path_buf(),
                 obsolete: AtomicBool::new(false),
@@ -137,13 +147,19 @@ impl Engine {
         explain(doing, &self.path, error)
     }
 
-    /// Returns the usage after opening, or after a flush.
+    /// Returns the usage after opening.
     pub(crate) fn usages(&self) -> MemtableUsages {
         let mut usages = MemtableUsages::default();
-        for (usage, table) in usages.0.iter_mut().zip(&self.tables) {
-            usage.active = table.tree.active_memtable().size();
-        }
+        self.measure(&mut usages);
         usages
+    }
+
+    /// Sets the usage to that after opening, or after a flush.
+    pub(crate) fn measure(&self, usages: &mut MemtableUsages) {
+        for (usage, table) in usages.tables.iter_mut().zip(&self.tables) {
+            usage.active = table.tree.active_memtable().size();
+            usage.sealed.clear();
+        }
     }
 
     /// Seals full memtables after rows were committed. A failure says nothing about the commit, so it is not the commit's: the next write
@@ -155,7 +171,7 @@ impl Engine {
     /// Seals the memtable of each table whose memtable is full.
     pub(crate) fn seal_full(&self, usages: &mut MemtableUsages) -> Result<()> {
         for table in Table::ALL {
-            if usages.0[table as usize].active > self.budget.memtable(table) {
+            if usages.tables[table as usize].active > self.budget.memtable(table) {
                 self.seal(table, usages)?;
             }
         }
@@ -163,7 +179,6 @@ impl Engine {
     }
 
     fn seal(&self, table: Table, usages: &mut MemtableUsages) -> Result<()> {
-        let usage = &mut usages.0[table as usize];
         let keyspace = self.table(table);
         // fjall also seals on its own when the log grows too long; our count is too high then.
         let size = keyspace.tree.active_memtable().size();
@@ -172,10 +187,14 @@ impl Engine {
                 .rotate_memtable()
                 .map_err(|e| self.error("flushing", e))?
         {
-            usage.sealed.push_back(size);
+            usages.tables[table as usize].sealed.push_back(size);
+            if table == Table::Rows {
+                let unflushed = keyspace.tree.sealed_memtable_count();
+                self.row_filter.seal(&mut usages.row_filter, unflushed);
+            }
             self.compaction.wake();
         }
-        usage.active = 0;
+        usages.tables[table as usize].active = 0;
         Ok(())
     }
 
@@ -186,7 +205,7 @@ impl Engine {
         let mut waited = false;
         loop {
             let mut waiting = false;
-            for (usage, table) in usages.0.iter_mut().zip(&self.tables) {
+            for (usage, table) in usages.tables.iter_mut().zip(&self.tables) {
                 if usage.sealed.is_empty() {
                     continue;
                 }
@@ -196,10 +215,10 @@ impl Engine {
                 waiting |= usage.sealed.len() > SEALED_MEMTABLES_MAX;
             }
             let over = usages.total() > self.budget.memtables;
-            if over && usages.0.iter().all(|usage| usage.sealed.is_empty()) {
+            if over && usages.tables.iter().all(|usage| usage.sealed.is_empty()) {
                 let largest = Table::ALL
                     .into_iter()
-                    .max_by_key(|table| usages.0[*table as usize].active);
+                    .max_by_key(|table| usages.tables[*table as usize].active);
                 if let Some(table) = largest {
                     self.seal(table, usages)?;
                 }

@@ -2,7 +2,9 @@
 //!
 //! One fjall database has one keyspace for each [`Table`](esker_store::Table). The modules: `tuning` chooses the
 //! settings and explains them, `engine` opens and closes the database, bounds its memory and runs its compactions,
-//! `store` implements the store interface, `checkpoint` adds what fjall lacks, `error` translates fjall's errors.
+//! `memtable_filter`
+//! excludes absent keys before the memtables are searched, `rows` passes rows to fjall and reads them
+//! back, `store` implements the store interface, `checkpoint` adds what fjall lacks, `error` translates fjall's errors.
 //! [`raw`] is the bare engine with the same settings, to measure the overhead of the interface.
 //!
 //! The crate's `NOTES.md` describes the behaviour of fjall that a reader must know.
@@ -11,7 +13,9 @@ mod checkpoint;
 mod compaction;
 mod engine;
 mod error;
+mod memtable_filter;
 pub mod raw;
+mod rows;
 mod store;
 mod tuning;
 

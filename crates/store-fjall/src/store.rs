@@ -2,12 +2,13 @@
 
 use crate::engine::{Engine, MemtableUsages, WRITING};
 use crate::error::explain;
+use crate::rows::{self, Rows};
 use esker_model::{Flow, Result};
 use esker_store::{
     BulkLoad, Cursor, Durability, KeyRange, Read, Snapshot, Store, StoreSettings, StoreStats,
     Table, Write, WriteBatch, check_key, check_order, check_value,
 };
-use fjall::{Iter, Keyspace, OwnedWriteBatch, PersistMode, Readable, UserKey, UserValue};
+use fjall::{Iter, Keyspace, PersistMode, Readable, UserKey, UserValue};
 use std::ops::Bound;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -86,6 +87,10 @@ impl FjallStore {
     fn commit_one(&self, write: Write<'_>) -> Result<()> {
         let mut usages = self.write_lock();
         self.engine.wait_for_memtable_space(&mut usages)?;
+        if write.table == Table::Rows {
+            let hash = rows::key_hash(write.key);
+            self.engine.row_filter.add(&usages.row_filter, hash);
+        }
         let table = self.engine.table(write.table);
         let (result, bytes) = match write.value {
             Some(value) => (table.insert(write.key, value), value.len()),
@@ -131,11 +136,11 @@ fn scan(
 impl Read for FjallStore {
     fn get_with(&self, table: Table, key: &[u8], sink: &mut dyn FnMut(&[u8])) -> Result<bool> {
         // A single key cannot be seen in part, so no snapshot is needed to read the newest value.
-        let value = self
-            .engine
-            .table(table)
-            .get(key)
-            .map_err(|e| self.engine.error("reading", e))?;
+        let value = match table {
+            Table::Rows => rows::get(&self.engine, key),
+            _ => self.engine.table(table).get(key),
+        };
+        let value = value.map_err(|e| self.engine.error("reading", e))?;
         Ok(value.map(|v| sink(&v)).is_some())
     }
 
@@ -176,7 +181,6 @@ impl Store for FjallStore {
         if batch.is_empty() {
             return Ok(());
         }
-        let database = &self.engine.database;
         // Both modes write the log before they return. `Buffer` hands it to the operating system (write), where it
         // outlives this process; `SyncData` waits for the disk (fdatasync).
         let mode = match durability {
@@ -186,26 +190,13 @@ impl Store for FjallStore {
         if durability == Durability::Relaxed && batch.len() == 1 {
             return self.commit_one(batch.get(0));
         }
-        let mut rows =
-            OwnedWriteBatch::with_capacity(database.clone(), batch.len()).durability(Some(mode));
-        let mut sizes = [(0, 0); Table::ALL.len()];
-        for write in batch.iter() {
-            let table = self.engine.table(write.table);
-            let size = &mut sizes[write.table as usize];
-            *size = (
-                size.0 + 1,
-                size.1 + write.key.len() + write.value.map_or(0, <[u8]>::len),
-            );
-            match write.value {
-                Some(value) => rows.insert(table, write.key, value),
-                None => rows.remove(table, write.key),
-            }
-        }
+        let rows = Rows::new(&self.engine, &batch, mode);
         let mut usages = self.write_lock();
         self.engine.wait_for_memtable_space(&mut usages)?;
-        self.atomically(|| rows.commit())
+        rows.add_to_filter(&self.engine, &usages.row_filter);
+        self.atomically(|| rows.batch.commit())
             .map_err(|e| self.engine.error(WRITING, e))?;
-        for (table, (count, bytes)) in Table::ALL.into_iter().zip(sizes) {
+        for (table, (count, bytes)) in Table::ALL.into_iter().zip(rows.sizes) {
             usages.note(table, count, bytes);
         }
         self.engine.seal_full_after_commit(&mut usages);
@@ -241,7 +232,7 @@ impl Store for FjallStore {
         self.engine.flush()?;
         let mut usages = self.write_lock();
         self.engine.flush()?;
-        *usages = self.engine.usages();
+        self.engine.measure(&mut usages);
         crate::checkpoint::write(&self.engine, directory)
     }
 
@@ -394,7 +385,7 @@ impl BulkLoad for FjallLoad<'_> {
         self.store
             .atomically(|| tables(Step::Finish))
             .map_err(|e| engine.error("loading into", e))?;
-        *usages = engine.usages();
+        engine.measure(&mut usages);
         engine.compaction.wake();
         Ok(())
     }

@@ -3,6 +3,7 @@
 
 use crate::{Table, check_key, check_value};
 use esker_model::Result;
+use std::ops::Range;
 
 /// One write of a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,9 +28,20 @@ impl ValueRange {
 #[derive(Debug, Clone, Copy)]
 struct Entry {
     table: Table,
+    /// First bytes of the key, which decide most comparisons.
+    prefix: u64,
     /// Offset and length in the buffer.
     key: (usize, usize),
     value: ValueRange,
+}
+
+fn sort(entries: &mut [Entry], bytes: &[u8]) {
+    let key = |entry: &Entry| &bytes[entry.key.0..entry.key.0 + entry.key.1];
+    entries.sort_unstable_by(|a, b| {
+        (a.table, a.prefix)
+            .cmp(&(b.table, b.prefix))
+            .then_with(|| key(a).cmp(key(b)))
+    });
 }
 
 /// Writes that become visible, and durable, together. The last write of a key wins.
@@ -62,8 +74,13 @@ impl WriteBatch {
     pub fn push(&mut self, table: Table, key: &[u8], value: ValueRange) -> usize {
         let range = (self.bytes.len(), key.len());
         self.bytes.extend_from_slice(key);
+        let mut prefix = [0; 8];
+        for (byte, of_key) in prefix.iter_mut().zip(key) {
+            *byte = *of_key;
+        }
         self.entries.push(Entry {
             table,
+            prefix: u64::from_be_bytes(prefix),
             key: range,
             value,
         });
@@ -88,10 +105,7 @@ impl WriteBatch {
 
     /// Sorts the writes by table and key. No key may occur twice.
     pub fn sort(&mut self) {
-        let bytes = &self.bytes;
-        let key = |p: &Entry| &bytes[p.key.0..p.key.0 + p.key.1];
-        self.entries
-            .sort_unstable_by(|a, b| a.table.cmp(&b.table).then_with(|| key(a).cmp(key(b))));
+        sort(&mut self.entries, &self.bytes);
     }
 
     /// Sorts the writes by table and key, except those for which `excluded` returns true: they follow all others, in
@@ -103,7 +117,7 @@ impl WriteBatch {
             .entries
             .drain(..)
             .partition(|p| excluded(p.table, key(p)));
-        sorted.sort_unstable_by(|a, b| a.table.cmp(&b.table).then_with(|| key(a).cmp(key(b))));
+        sort(&mut sorted, bytes);
         sorted.extend(behind);
         self.entries = sorted;
     }
@@ -128,6 +142,21 @@ impl WriteBatch {
     /// Iterates over all writes, in order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = Write<'_>> {
         self.entries.iter().map(|entry| self.write(entry))
+    }
+
+    /// Iterates over the tables of all writes, in order, and the positions of their keys and values in [`Self::buffer`].
+    pub fn positions(
+        &self,
+    ) -> impl ExactSizeIterator<Item = (Table, Range<usize>, Option<Range<usize>>)> {
+        let range = |(at, len): (usize, usize)| at..at + len;
+        self.entries
+            .iter()
+            .map(move |entry| (entry.table, range(entry.key), entry.value.0.map(range)))
+    }
+
+    /// Returns the buffer with the keys and values of all writes.
+    pub fn buffer(&self) -> &[u8] {
+        &self.bytes
     }
 
     /// Returns the approximate size of keys and values in bytes.
@@ -196,6 +225,11 @@ mod tests {
         batch.sort_except(|table, _| table == Table::Rows);
         let all: Vec<_> = batch.iter().map(|w| w.key).collect();
         assert_eq!(all, [b"d".as_slice(), b"c", b"a", b"b"]);
+        for (write, (table, key, value)) in batch.iter().zip(batch.positions()) {
+            let value = value.map(|value| &batch.buffer()[value]);
+            let expected = (write.table, write.key, write.value);
+            assert_eq!((table, &batch.buffer()[key], value), expected);
+        }
         batch.sort();
         batch.truncate(1);
         assert_eq!(batch.len(), 1);

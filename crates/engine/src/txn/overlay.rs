@@ -7,6 +7,7 @@ use esker_model::{Error, Result};
 use esker_store::{KeyRange, Store, Table, ValueRange, WriteBatch};
 use foldhash::fast::FixedState;
 use hashbrown::HashTable;
+use hashbrown::hash_table::Entry;
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::hash::BuildHasher;
@@ -205,24 +206,35 @@ impl<'s> Overlay<'s> {
     }
 
     fn set(&mut self, table: Table, key: &[u8], value: ValueRange) {
-        if let Some(number) = self.number(table, key) {
-            let before = self.writes.replace(number as usize, value);
-            if (number as usize) < self.savepoint {
-                self.undo.push((number, before));
-            }
-            return;
-        }
-        let number = self.writes.push(table, key, value) as u32;
         let Self {
             numbers,
             writes,
             hasher,
             ..
         } = self;
-        numbers.insert_unique(hash(hasher, table, key), number, |n| {
+        let same = |n: &u32| {
+            let write = writes.get(*n as usize);
+            write.table == table && write.key == key
+        };
+        let rehash = |n: &u32| {
             let write = writes.get(*n as usize);
             hash(hasher, write.table, write.key)
-        });
+        };
+        let number = writes.len() as u32;
+        match numbers.entry(hash(hasher, table, key), same, rehash) {
+            Entry::Occupied(number) => {
+                let number = *number.get();
+                let before = writes.replace(number as usize, value);
+                if (number as usize) < self.savepoint {
+                    self.undo.push((number, before));
+                }
+                return;
+            }
+            Entry::Vacant(vacant) => {
+                vacant.insert(number);
+                writes.push(table, key, value);
+            }
+        }
         if table == Table::History
             && let Some(history) = self.history.get_mut()
         {
