@@ -14,17 +14,17 @@ const CAPACITY_KEPT_MAX: usize = 64 << 20;
 /// Approximate overhead of a row besides its value, in bytes.
 const ROW_BYTES: usize = 128;
 
-/// A key stored inline, so that comparisons follow no pointers.
-#[derive(Clone, Copy)]
-pub(super) struct Key {
-    bytes: [u8; KEY_BYTES_MAX],
-    len: u8,
-}
+/// A key stored inline, so that comparisons follow no pointers: its bytes, zeros, and its length in the last byte.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Key([u8; KEY_BYTES_MAX + 1]);
 
 impl Key {
     pub(super) fn new(key: &[u8]) -> Result<Self> {
-        let mut bytes = [0; KEY_BYTES_MAX];
-        let Some(place) = bytes.get_mut(..key.len()) else {
+        let mut bytes = [0; KEY_BYTES_MAX + 1];
+        let Some(place) = bytes
+            .get_mut(..key.len())
+            .filter(|_| key.len() <= KEY_BYTES_MAX)
+        else {
             return Err(Error::Limit {
                 what: "a key of table `names`, in bytes,".into(),
                 got: key.len() as u64,
@@ -32,14 +32,13 @@ impl Key {
             });
         };
         place.copy_from_slice(key);
-        Ok(Self {
-            bytes,
-            len: key.len() as u8,
-        })
+        bytes[KEY_BYTES_MAX] = key.len() as u8;
+        Ok(Self(bytes))
     }
 
     pub(super) fn as_slice(&self) -> &[u8] {
-        self.bytes.get(..self.len.into()).unwrap_or_default()
+        let len = self.0[KEY_BYTES_MAX];
+        self.0.get(..len.into()).unwrap_or_default()
     }
 }
 
@@ -49,14 +48,6 @@ impl std::fmt::Debug for Key {
     }
 }
 
-impl PartialEq for Key {
-    fn eq(&self, other: &Self) -> bool {
-        self.as_slice() == other.as_slice()
-    }
-}
-
-impl Eq for Key {}
-
 impl PartialOrd for Key {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
@@ -64,8 +55,16 @@ impl PartialOrd for Key {
 }
 
 impl Ord for Key {
+    /// The order of the slices. A key that is the beginning of another one differs from it in the first byte that is not zero, or else in
+    /// the length.
     fn cmp(&self, other: &Self) -> Ordering {
-        self.as_slice().cmp(other.as_slice())
+        let (mine, _) = self.0.as_chunks::<8>();
+        let (theirs, _) = other.0.as_chunks::<8>();
+        mine.iter()
+            .zip(theirs)
+            .map(|(a, b)| u64::from_be_bytes(*a).cmp(&u64::from_be_bytes(*b)))
+            .find(|order| order.is_ne())
+            .unwrap_or(Ordering::Equal)
     }
 }
 

@@ -135,6 +135,19 @@ proptest! {
     }
 }
 
+proptest! {
+    /// Keys have the order of their bytes; zeros at the end count.
+    #[test]
+    fn keys_are_in_the_order_of_their_bytes(a in prop::collection::vec(0_u8..3, 0..64), more in prop::collection::vec(0_u8..3, 0..20), cut in 0_usize..64) {
+        let mut b: Vec<u8> = a.iter().take(cut).copied().chain(more).collect();
+        b.truncate(rows::KEY_BYTES_MAX);
+        let (key_a, key_b) = (Key::new(&a).unwrap(), Key::new(&b).unwrap());
+        prop_assert_eq!(key_a.cmp(&key_b), a.cmp(&b));
+        prop_assert_eq!(key_a == key_b, a == b);
+        prop_assert_eq!(key_a.as_slice(), a.as_slice());
+    }
+}
+
 #[test]
 fn many_rows_become_a_sorted_table_and_a_scan_takes_them_in_portions() {
     let store = open();

@@ -154,7 +154,9 @@ impl Txn<'_, '_> {
         }
         self.supersede(at.directory, &at.name, before)?;
         inode.version = self.version;
-        if let Some((directory, name)) = &at.sized {
+        if let Some((directory, name)) = &at.sized
+            && !space::counts_equal(before, &inode)
+        {
             let mut add = |counter: Counter, n: i64| names.note(counter, n);
             for (inode, sign) in [(before, -1), (&inode, 1)] {
                 space::count_inode(inode, name, sign, &mut add);

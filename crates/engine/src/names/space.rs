@@ -16,22 +16,43 @@ use std::sync::Mutex;
 
 const DAY_NANOS: i64 = 86_400 * 1_000_000_000;
 
+/// Number of counters up to which a list is faster than a map: more than one change of a file has.
+const FEW_MAX: usize = 24;
+
 /// Changes of sums by counter.
 #[derive(Debug, Default)]
-pub(crate) struct Differences(HashMap<Counter, i64, FixedState>);
+pub(crate) struct Differences {
+    /// The first counters; empty once there are more.
+    few: Vec<(Counter, i64)>,
+    many: HashMap<Counter, i64, FixedState>,
+}
 
 impl Differences {
     fn add(&mut self, counter: Counter, change: i64) {
-        let sum = self.0.entry(counter).or_default();
+        if self.many.is_empty() {
+            if let Some((_, sum)) = self.few.iter_mut().find(|(c, _)| *c == counter) {
+                *sum = counter.combine(*sum, change);
+                return;
+            }
+            if self.few.len() < FEW_MAX {
+                self.few.push((counter, counter.combine(0, change)));
+                return;
+            }
+            self.many.extend(self.few.drain(..));
+        }
+        let sum = self.many.entry(counter).or_default();
         *sum = counter.combine(*sum, change);
     }
 
     fn of(&self, counter: &Counter) -> i64 {
-        self.0.get(counter).copied().unwrap_or(0)
+        let few = self.few.iter().find(|(c, _)| c == counter);
+        let sum = few.map(|(_, sum)| sum).or_else(|| self.many.get(counter));
+        sum.copied().unwrap_or(0)
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Counter, i64)> {
-        self.0.iter().map(|(c, n)| (*c, *n))
+        let many = self.many.iter().map(|(c, n)| (*c, *n));
+        self.few.iter().copied().chain(many)
     }
 }
 
@@ -87,6 +108,15 @@ pub(crate) fn keys(inode: &Inode, name: &Name) -> impl Iterator<Item = SpaceKey>
     ];
     keys.into_iter()
         .take(if inode.kind() == Kind::File { 5 } else { 4 })
+}
+
+/// Whether two states of a file with the same names count the same in all sums.
+pub(crate) fn counts_equal(a: &Inode, b: &Inode) -> bool {
+    let counted = |inode: &Inode| {
+        let owner = (inode.uid, inode.gid, inode.kind());
+        (owner, day(inode.mtime), inode.size, inode.blocks)
+    };
+    counted(a) == counted(b)
 }
 
 /// Adds a file's bytes and blocks, if it has any.
@@ -193,6 +223,31 @@ pub(crate) fn value(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The sums equal those of a map, whether they are few or many.
+    #[test]
+    fn differences_are_sums() {
+        let (mut differences, mut sums) = (Differences::default(), HashMap::new());
+        for n in 0..200_u32 {
+            let key = SpaceKey::User(n * n % 61);
+            for (measure, change) in [
+                (Measure::Files, 1),
+                (Measure::Files, -1),
+                (Measure::Bytes, i64::from(n)),
+                (Measure::Changed, i64::from(n % 7)),
+            ] {
+                let counter = Counter::Space(key, measure);
+                differences.add(counter, change);
+                let sum = sums.entry(counter).or_insert(0);
+                *sum = counter.combine(*sum, change);
+                assert_eq!(differences.of(&counter), *sum);
+            }
+            assert_eq!(differences.iter().collect::<HashMap<_, _>>(), sums);
+            assert_eq!(differences.iter().count(), sums.len());
+        }
+        let absent = Counter::Space(SpaceKey::Group(1), Measure::Files);
+        assert_eq!(differences.of(&absent), 0);
+    }
 
     #[test]
     fn endings_and_days() {
