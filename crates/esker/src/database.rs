@@ -415,15 +415,18 @@ impl Database {
         }
     }
 
-    /// Applies a batch without blocking: only if this process owns the database, no other write is in progress and the
-    /// durability is relaxed. Otherwise returns the batch.
-    pub fn try_apply(&self, batch: Batch) -> std::result::Result<Result<Commit>, Batch> {
+    /// Applies batches in one group commit without blocking: only if this process owns the database, no other write is in progress and the
+    /// durability is relaxed. Otherwise returns the batches. Results are in the order of the batches.
+    pub fn try_apply_all(
+        &self,
+        batches: Vec<Batch>,
+    ) -> std::result::Result<Vec<Result<Commit>>, Vec<Batch>> {
         match self.session().as_deref() {
             Ok(Session::Owner(owner)) if !self.is_sync() => match owner.operations() {
-                Ok(core) => core.try_apply(batch),
-                Err(_) => Err(batch),
+                Ok(core) => core.try_apply_all(batches),
+                Err(_) => Err(batches),
             },
-            _ => Err(batch),
+            _ => Err(batches),
         }
     }
 

@@ -8,6 +8,7 @@ use crate::names;
 use crate::objects;
 use crate::service::{APPLY, PEER, Service};
 use crate::work::{Lane, QueueFull};
+use crate::writer::InlineGroup;
 use bytes::Bytes;
 use esker_cluster::peer::ApplyOptions;
 use esker_model::namespace::FileRefResolver;
@@ -32,8 +33,14 @@ impl Service {
         call.done(Reply::Failure(full.failure()));
     }
 
-    /// Takes a call whose request is not decoded yet.
-    pub(crate) fn call(self: &Arc<Self>, request: Bytes, number: usize, call: Call) {
+    /// Takes a call whose request is not decoded yet. The caller writes `group` after all calls of the message.
+    pub(crate) fn call(
+        self: &Arc<Self>,
+        request: Bytes,
+        number: usize,
+        call: Call,
+        group: &mut InlineGroup,
+    ) {
         if number == PEER {
             let error = Error::Invalid("only servers of a cluster send each other that".into());
             call.failed(&error);
@@ -49,7 +56,7 @@ impl Service {
             return;
         }
         if matches!(number, APPLY | CHANGE_FILES) && request.len() <= INLINE_DECODE_BYTES {
-            self.decode(request, call);
+            self.decode(request, call, Some(group));
             return;
         }
         // Reading from memory takes less time than waking another thread.
@@ -66,7 +73,7 @@ impl Service {
             &self.readers
         };
         self.submit(lane, call, move |service, call| {
-            service.decode(request, call);
+            service.decode(request, call, None);
         });
     }
 
@@ -104,23 +111,6 @@ impl Service {
         small && !sync && self.cluster.is_none() && self.writer.is_idle()
     }
 
-    /// Writes a small batch on this thread, if no other write is in progress and no sync is needed; else returns the batch and the call.
-    fn write_inline(&self, batch: Batch, sync: bool, call: Call) -> Option<(Batch, Call)> {
-        if !self.can_write_inline(batch.len(), sync, &call) {
-            return Some((batch, call));
-        }
-        let count = batch.len() as u64;
-        match self.database.try_apply(batch) {
-            Ok(commit) => {
-                self.metrics.groups.record(1);
-                self.metrics.batches.record(count);
-                crate::writer::respond(self, call, commit);
-                None
-            }
-            Err(batch) => Some((batch, call)),
-        }
-    }
-
     /// Runs a closure on a thread pool.
     fn submit(
         self: &Arc<Self>,
@@ -145,9 +135,9 @@ impl Service {
         }
     }
 
-    fn decode(self: &Arc<Self>, request: Bytes, call: Call) {
+    fn decode(self: &Arc<Self>, request: Bytes, call: Call, group: Option<&mut InlineGroup>) {
         match proto::Request::decode(request) {
-            Ok(proto::Request { call: Some(request) }) => self.answer(request, call),
+            Ok(proto::Request { call: Some(request) }) => self.answer(request, call, group),
             Ok(proto::Request { call: None }) => call.failed(&Error::Invalid(
                 "malformed message: `request.call`: expected one of its fields to be set (is the server older than \
                  the client?)"
@@ -157,8 +147,8 @@ impl Service {
         }
     }
 
-    /// Answers a request on this thread, or passes a batch to the writer.
-    fn answer(self: &Arc<Self>, request: Request, call: Call) {
+    /// Answers a request on this thread, or passes a batch to the writer or the group of its message.
+    fn answer(self: &Arc<Self>, request: Request, call: Call, group: Option<&mut InlineGroup>) {
         match request {
             Request::Apply(request) if crate::text::names_paths(&request) => {
                 // Path lookups may block.
@@ -172,11 +162,15 @@ impl Service {
                     .schema()
                     .and_then(|schema| Ok(batch_in(request, &schema)?));
                 match batch {
-                    Ok((batch, sync)) => {
-                        if let Some((batch, call)) = self.write_inline(batch, sync, call) {
-                            self.write(batch, sync, how, call);
+                    Ok((batch, sync)) if self.can_write_inline(batch.len(), sync, &call) => {
+                        let mut alone = InlineGroup::default();
+                        match group {
+                            Some(group) => group.add(self, batch, call),
+                            None => alone.add(self, batch, call),
                         }
+                        alone.write(self);
                     }
+                    Ok((batch, sync)) => self.write(batch, sync, how, call),
                     Err(e) => call.failed(&e),
                 }
             }
@@ -224,7 +218,7 @@ impl Service {
             &self.readers
         };
         self.submit(lane, call, move |service, call| {
-            service.answer(request, call);
+            service.answer(request, call, None);
         });
     }
 }

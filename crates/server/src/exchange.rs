@@ -10,6 +10,7 @@ use crate::limits::{CALLS_PER_CONNECTION, PEER_REQUESTS_PER_CONNECTION};
 use crate::outbox::{Messages, Outbox};
 use crate::service::{PEER, Service, WATCH_FILES};
 use crate::work::CLIENT;
+use crate::writer::InlineGroup;
 use bytes::Bytes;
 use esker_model::{Error, Version};
 use esker_rpc::convert::{Form, reason_in};
@@ -260,9 +261,11 @@ impl CallStream {
     }
 
     fn take(&self, message: RawToServer) {
+        let mut group = InlineGroup::default();
         for call in message.calls {
-            self.call(call);
+            self.call(call, &mut group);
         }
+        group.write(&self.service);
         if message.cancels.is_empty() && message.credits.is_empty() {
             return;
         }
@@ -301,7 +304,7 @@ impl CallStream {
         Ok(bound.bind(request, what)?.encode_to_vec().into())
     }
 
-    fn call(&self, call: RawCall) {
+    fn call(&self, call: RawCall, group: &mut InlineGroup) {
         const SHORT: [usize; 5] = [
             number_named("ping"),
             number_named("apply"),
@@ -370,7 +373,7 @@ impl CallStream {
             });
             return;
         }
-        self.service.call(request, number, call);
+        self.service.call(request, number, call, group);
     }
 }
 

@@ -34,6 +34,8 @@ pub const JSON_ANSWER_BYTES: usize = 32 << 20;
 pub const INLINE_REQUEST_BYTES: usize = 1 << 10;
 /// Batches of up to this number of mutations are written by the thread that receives them, if no other write is in progress.
 pub const INLINE_WRITE_MUTATIONS: usize = 16;
+/// Small batches of one message are written in groups of at least this number of mutations by the thread that receives them.
+pub const INLINE_GROUP_MUTATIONS: usize = 64;
 /// Requests for up to this number of objects are answered by the thread that receives them.
 pub const INLINE_READ_KEYS: usize = 16;
 /// Answers of more bytes than this are sent by a thread that may wait for the client.

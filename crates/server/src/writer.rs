@@ -2,7 +2,7 @@
 //! most: one of batches, one of changes to files.
 
 use crate::call::Call;
-use crate::limits::{GROUP_BATCHES_MAX, GROUP_BYTES_MAX};
+use crate::limits::{GROUP_BATCHES_MAX, GROUP_BYTES_MAX, INLINE_GROUP_MUTATIONS};
 use crate::names;
 use crate::service::Service;
 use crate::work::{QueueFull, retry_after};
@@ -147,6 +147,53 @@ impl Writer {
                 u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX) / count.max(1);
             let mut state = self.state();
             state.nanos = state.nanos - state.nanos / 16 + nanos / 16;
+        }
+    }
+}
+
+/// Small batches of one message of a client. The thread that receives them writes them as one group if no other write is in progress.
+#[derive(Default)]
+pub(crate) struct InlineGroup {
+    batches: Vec<Batch>,
+    calls: Vec<Call>,
+    mutations: usize,
+}
+
+impl InlineGroup {
+    /// Adds a batch that may be written by this thread, and writes the group if it is full.
+    pub(crate) fn add(&mut self, service: &Service, batch: Batch, call: Call) {
+        self.mutations += batch.len();
+        self.batches.push(batch);
+        self.calls.push(call);
+        if self.mutations >= INLINE_GROUP_MUTATIONS {
+            self.write(service);
+        }
+    }
+
+    /// Writes all batches, or passes them to the writer.
+    pub(crate) fn write(&mut self, service: &Service) {
+        let Self { batches, calls, .. } = std::mem::take(self);
+        if batches.is_empty() {
+            return;
+        }
+        let sizes: Vec<u64> = batches.iter().map(|batch| batch.len() as u64).collect();
+        match service.database.try_apply_all(batches) {
+            Ok(commits) => {
+                service.metrics.groups.record(sizes.len() as u64);
+                sizes
+                    .iter()
+                    .for_each(|n| service.metrics.batches.record(*n));
+                for (call, commit) in calls.into_iter().zip(commits) {
+                    respond(service, call, commit);
+                }
+            }
+            Err(batches) => {
+                for (batch, call) in batches.into_iter().zip(calls) {
+                    if let Err((call, full)) = service.writer.submit(batch.into(), false, call) {
+                        service.reject(call, &full);
+                    }
+                }
+            }
         }
     }
 }

@@ -7,16 +7,23 @@ use esker_model::{Batch, Commit, Error, Result};
 use std::sync::{Arc, Mutex};
 
 impl Engine {
-    /// Applies a batch if the write lock is free; otherwise returns the batch. For callers that must not block.
-    pub fn try_apply(&self, batch: Batch) -> std::result::Result<Result<Commit>, Batch> {
+    /// Applies batches in one group commit, each atomically, if the write lock is free; otherwise returns the batches. The results are in
+    /// the order of the batches. For callers that must not block.
+    pub fn try_apply_all(
+        &self,
+        batches: Vec<Batch>,
+    ) -> std::result::Result<Vec<Result<Commit>>, Vec<Batch>> {
+        let small = batches.iter().all(|b| b.len() <= BATCH_MUTATIONS_MAX);
         match self.writer.try_lock() {
             // Queued batches take precedence.
-            Ok(mut writer)
-                if lock(&self.queue.0).is_empty() && batch.len() <= BATCH_MUTATIONS_MAX =>
-            {
-                Ok(self.apply_locked(&mut writer, batch))
+            Ok(mut writer) if small && lock(&self.queue.0).is_empty() => {
+                let waiting = |batch| Arc::new(Mutex::new(TicketState::Waiting(batch)));
+                let tickets: Vec<Ticket> = batches.into_iter().map(waiting).collect();
+                self.apply_group(&mut writer, &tickets);
+                drop(writer);
+                Ok(answers(&tickets))
             }
-            _ => Err(batch),
+            _ => Err(batches),
         }
     }
 
@@ -43,7 +50,11 @@ impl Engine {
             self.apply_group(&mut writer, &group);
         }
         drop(writer);
-        let answer = |ticket: &Ticket| take_answer(ticket).unwrap_or_else(|| Err(lost_write()));
-        tickets.iter().map(answer).collect()
+        answers(&tickets)
     }
+}
+
+fn answers(tickets: &[Ticket]) -> Vec<Result<Commit>> {
+    let answer = |ticket: &Ticket| take_answer(ticket).unwrap_or_else(|| Err(lost_write()));
+    tickets.iter().map(answer).collect()
 }

@@ -212,21 +212,23 @@ impl Core {
         commit
     }
 
-    /// Applies a batch if no other write is in progress; otherwise returns the batch.
-    pub(crate) fn try_apply(&self, batch: Batch) -> std::result::Result<Result<Commit>, Batch> {
+    /// Applies batches in one group commit if no other write is in progress; otherwise returns the batches.
+    pub(crate) fn try_apply_all(
+        &self,
+        batches: Vec<Batch>,
+    ) -> std::result::Result<Vec<Result<Commit>>, Vec<Batch>> {
         if let Err(e) = self.before_write() {
-            return Ok(Err(e));
+            return Ok(refuse_all(batches.len(), &e));
         }
-        let commit = self.engine.try_apply(batch);
+        let commits = self.engine.try_apply_all(batches);
         self.dirty.store(true, Ordering::Release);
-        commit
+        commits
     }
 
     /// Applies batches in one group commit. Results are in the order of the batches.
     pub(crate) fn apply_all(&self, batches: Vec<Batch>) -> Vec<Result<Commit>> {
         if let Err(e) = self.before_write() {
-            let refused = |_| Err(Error::Unavailable(e.to_string()));
-            return batches.iter().map(refused).collect();
+            return refuse_all(batches.len(), &e);
         }
         let commits = self.engine.apply_all(batches);
         self.dirty.store(true, Ordering::Release);
@@ -285,8 +287,7 @@ impl Core {
     /// Changes files for several callers in one commit. Results are in the order of the callers.
     pub(crate) fn change_all(&self, all: &[Changes]) -> Vec<Result<Vec<Result<AppliedChange>>>> {
         if let Err(e) = self.before_write() {
-            let refused = |_| Err(Error::Unavailable(e.to_string()));
-            return all.iter().map(refused).collect();
+            return refuse_all(all.len(), &e);
         }
         let done = self.engine.change_all(all);
         self.dirty.store(true, Ordering::Release);
@@ -392,4 +393,10 @@ impl Core {
             let _ = self.persist();
         }
     }
+}
+
+/// Answers of several writes that are refused for one reason.
+fn refuse_all<T>(count: usize, why: &Error) -> Vec<Result<T>> {
+    let refused = |_| Err(Error::Unavailable(why.to_string()));
+    (0..count).map(refused).collect()
 }

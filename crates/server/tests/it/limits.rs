@@ -80,6 +80,60 @@ fn many_small_calls_stay_below_a_small_limit() {
     }
 }
 
+/// Small batches that arrive in one message are one group commit, and each is applied or refused on its own.
+#[test]
+fn small_batches_of_one_message_are_committed_together() {
+    const BATCHES: u32 = 500;
+    let served = Served::start(settings());
+    let database = filled(&served);
+    let figure = |name: &str| -> f64 {
+        let (_, _, metrics) = served.http("GET", "/metrics", "");
+        let line = metrics.lines().find_map(|line| line.strip_prefix(name));
+        line.unwrap().trim().parse().unwrap()
+    };
+    let mut first = 2;
+    eventually(|| {
+        let (groups, batches) = (
+            figure("esker_group_batches_count"),
+            figure("esker_group_batches_sum"),
+        );
+        let submitted: Vec<_> = (first..first + BATCHES)
+            .map(|n| {
+                let mut batch = Batch::new();
+                batch.push(if n.is_multiple_of(10) {
+                    Op::SetAttributes {
+                        vertex: vertex_id(n),
+                        set: Properties::new().with("x", 1),
+                        remove: vec![],
+                    }
+                } else {
+                    Op::EnsureVertex {
+                        vertex: vertex_id(n),
+                        key: n.to_string(),
+                    }
+                });
+                (n, database.submit(batch).unwrap())
+            })
+            .collect();
+        for (n, pending) in submitted {
+            match pending.wait() {
+                Ok(commit) => assert_eq!((commit.applied, commit.vertices_created), (true, 1)),
+                Err(e) => assert!(n.is_multiple_of(10), "{e}"),
+            }
+        }
+        first += BATCHES;
+        let groups = figure("esker_group_batches_count") - groups;
+        let batches = figure("esker_group_batches_sum") - batches;
+        assert!((batches - f64::from(BATCHES)).abs() < 0.5, "{batches}");
+        // Whether calls share a message depends on how fast they are sent.
+        if groups < batches / 2.0 {
+            Ok(())
+        } else {
+            Err(format!("{groups} groups of {batches} batches"))
+        }
+    });
+}
+
 #[test]
 fn a_frontier_has_a_size() {
     let served = limited(Limits {
