@@ -16,6 +16,9 @@ pub const ROW_BYTES_MAX: usize = 8 << 20;
 pub const LIST_DEPTH_MAX: usize = 8;
 /// Largest number of mutations in one atomic batch.
 pub const BATCH_MUTATIONS_MAX: usize = 1 << 20;
+/// Largest number of mutations in a batch that one server of a cluster coordinates whatever server receives it
+/// ([`crate::Batch::coordinating_vertex`]).
+pub const SMALL_BATCH_MUTATIONS_MAX: usize = 16;
 /// Largest number of vertex types, and of edge types, of one database.
 pub const TYPES_MAX: usize = 4_096;
 /// Longest text of a traversal, in bytes.

@@ -1,6 +1,7 @@
 //! Mutations: requested changes, in batches that apply whole or not at all.
 
 use crate::id::{EdgeTypeId, VertexId, VertexRef};
+use crate::limits::SMALL_BATCH_MUTATIONS_MAX;
 use crate::object::{Identity, ObjectId};
 use crate::value::Properties;
 use crate::version::Version;
@@ -94,6 +95,22 @@ pub enum Op {
     },
 }
 
+impl Op {
+    /// The vertex on whose home server the change is made; of an edge, its source.
+    pub fn home_vertex(&self) -> VertexId {
+        match self {
+            Self::PutVertex { vertex, .. }
+            | Self::EnsureVertex { vertex, .. }
+            | Self::ChangeVertex { vertex, .. }
+            | Self::SetAttributes { vertex, .. }
+            | Self::DeleteVertex { vertex } => vertex.id,
+            Self::PutEdge { source, .. } | Self::DeleteEdge { source, .. } => source.id,
+            Self::CreateObject { identity, .. } => identity.prefix().home_vertex(),
+            Self::MoveObject { object, .. } => object.vertex(),
+        }
+    }
+}
+
 /// A change and the version at which it takes effect.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Mutation {
@@ -139,6 +156,19 @@ impl Batch {
     /// Returns the number of changes.
     pub fn len(&self) -> usize {
         self.mutations.len()
+    }
+
+    /// The vertex whose home server coordinates the batch in a cluster, so that retries through any server meet at one coordinator and the
+    /// batch is applied once. It is the vertex of the first change; of an edge the destination, towards which edges move. `None` for large
+    /// and empty batches: all servers have parts of a large one anyhow, so the server that receives it coordinates it.
+    pub fn coordinating_vertex(&self) -> Option<VertexId> {
+        if self.len() > SMALL_BATCH_MUTATIONS_MAX {
+            return None;
+        }
+        self.mutations.first().map(|m| match &m.op {
+            Op::PutEdge { destination, .. } | Op::DeleteEdge { destination, .. } => destination.id,
+            op => op.home_vertex(),
+        })
     }
 
     /// Whether the batch has no changes.

@@ -151,6 +151,10 @@ impl Exchange {
             server: service.cluster.as_ref().map_or(0, |c| c.me.0),
             map: map_of(&service),
             window: service.cluster.as_ref().is_some_and(|c| c.has_window()),
+            servers: service
+                .cluster
+                .as_ref()
+                .map_or(0, |c| c.config.ids().count() as u32),
             members: service
                 .cluster
                 .as_ref()

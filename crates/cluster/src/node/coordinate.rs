@@ -20,8 +20,6 @@ use std::sync::Arc;
 const ATTEMPTS_MAX: u32 = 64;
 /// Longest wait for another request with the same idempotency key, in milliseconds.
 const KEY_WAIT_MAX: u64 = 10_000;
-/// Largest number of changes of a small batch.
-const SMALL_BATCH: usize = 16;
 
 impl Node {
     /// Applies a batch atomically on all servers. `seen` is the highest version that the caller has seen.
@@ -69,18 +67,10 @@ impl Node {
         self.apply_here(batch, seen, how.retained).await
     }
 
-    /// Picks the coordinator: the receiving server for large batches, since all servers have parts of them anyhow.
-    /// For small ones it is the home of the first change (of an edge, of the destination, towards which edges move),
-    /// so that retries through any server meet at one coordinator and the batch is applied once.
+    /// Returns the server that coordinates a batch.
     fn coordinator(&self, batch: &Batch) -> ServerId {
-        if batch.len() > SMALL_BATCH {
-            return self.settings.id;
-        }
-        let first = batch.mutations.first().map(|m| match &m.op {
-            Op::PutEdge { destination, .. } | Op::DeleteEdge { destination, .. } => destination.id,
-            op => crate::peer::vertex_of(op),
-        });
-        first.map_or(self.settings.id, |id| self.home(id))
+        let vertex = batch.coordinating_vertex();
+        vertex.map_or(self.settings.id, |id| self.home(id))
     }
 
     /// Coordinates a batch. With `retain`, the client keeps it until a checkpoint contains it; the position comes
@@ -283,7 +273,7 @@ impl Node {
                             add(self.home(from.prefix().home_vertex()), index, None, release);
                         }
                     }
-                    let home = self.home(crate::peer::vertex_of(op));
+                    let home = self.home(op.home_vertex());
                     add(home, index, mutation.version, Change::Vertex(op.clone()));
                     continue;
                 }

@@ -18,7 +18,7 @@ pub use travel::{
 pub(crate) use txn::is_object;
 pub use txn::{
     Adopt, Change, Decided, Part, PartOp, Prepared, RawRow, RawTable, TableFile, TxId,
-    entries_vertex, identity_vertex, row_lock, vertex_of,
+    entries_vertex, identity_vertex, row_lock,
 };
 
 use crate::vnode::ServerId;

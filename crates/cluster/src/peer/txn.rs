@@ -183,7 +183,7 @@ impl Change {
     /// Returns the vertex whose rows the change writes.
     pub fn vertex(&self) -> VertexId {
         match self {
-            Self::Vertex(op) => vertex_of(op),
+            Self::Vertex(op) => op.home_vertex(),
             Self::Edge { key, .. } => key.source,
             Self::Adopt(adopt) => adopt.vertex,
             Self::Names(_) => VertexId::default(),
@@ -305,20 +305,6 @@ pub(crate) fn is_object(id: VertexId) -> bool {
 /// Returns the pseudo-vertex of ID attributes; no vertex has that id except with a probability of 2^-128.
 pub fn identity_vertex(identity: &Identity) -> VertexId {
     VertexId(identity.hash())
-}
-
-/// Returns the vertex that an operation changes; of an edge, its source.
-pub fn vertex_of(op: &Op) -> VertexId {
-    match op {
-        Op::PutVertex { vertex, .. }
-        | Op::EnsureVertex { vertex, .. }
-        | Op::ChangeVertex { vertex, .. }
-        | Op::SetAttributes { vertex, .. }
-        | Op::DeleteVertex { vertex } => vertex.id,
-        Op::PutEdge { source, .. } | Op::DeleteEdge { source, .. } => source.id,
-        Op::CreateObject { identity, .. } => identity.prefix().home_vertex(),
-        Op::MoveObject { object, .. } => object.vertex(),
-    }
 }
 
 wire_struct!(TxId {

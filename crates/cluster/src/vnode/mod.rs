@@ -158,6 +158,11 @@ impl VnodeMap {
         self.server(self.vnodes.of(id))
     }
 
+    /// Iterates over the servers of all vnodes, by the number of the vnode.
+    pub fn owners(&self) -> impl Iterator<Item = ServerId> + '_ {
+        self.owners.iter().map(|owner| owner.server)
+    }
+
     /// Iterates over the vnodes of a server, by number.
     pub fn vnodes_of(&self, server: ServerId) -> impl Iterator<Item = Shard> + '_ {
         let all = (0..self.vnodes.count).map(Shard).zip(&self.owners);

@@ -2,6 +2,7 @@
 
 use super::connection::SentCall;
 use super::driver::Driver;
+use super::route::Destination;
 use super::window::KeptBatch;
 use super::{CallError, Client, Wait};
 use crate::convert;
@@ -16,7 +17,10 @@ use std::sync::atomic::Ordering;
 /// A batch that was sent. Dropping it does not cancel the batch.
 #[derive(Debug)]
 pub struct Pending {
+    /// Client of the server that got the batch.
     client: Client,
+    /// Client of the caller, if that is another one.
+    caller: Option<Client>,
     request: proto::Request,
     sent: Option<SentCall>,
     /// Number of an idempotency key that the client has made: a repeated batch that was applied before was then applied
@@ -72,7 +76,22 @@ impl Client {
     }
 
     /// Sends a batch for a caller that waits for the response at once.
-    pub(super) fn begin(&self, mut batch: Batch, sync: bool) -> Result<Pending> {
+    pub(super) fn begin(&self, batch: Batch, sync: bool) -> Result<Pending> {
+        // Batches that are kept for a while are kept by server, of which the client knows its own.
+        if self.shared.kept_batches.on.load(Ordering::Acquire) {
+            return self.begin_here(batch, sync);
+        }
+        match self.destination_of_batch(&batch) {
+            Destination::Own => self.begin_here(batch, sync),
+            Destination::To(client) => Ok(Pending {
+                caller: Some(self.clone()),
+                ..client.begin_here(batch, sync)?
+            }),
+        }
+    }
+
+    /// Sends a batch to this client's server.
+    fn begin_here(&self, mut batch: Batch, sync: bool) -> Result<Pending> {
         let connection = match self.connection() {
             Err(CallError::Failed(e)) => return Err(e),
             other => other,
@@ -106,6 +125,7 @@ impl Client {
         };
         Ok(Pending {
             client: self.clone(),
+            caller: None,
             request,
             sent,
             number,
@@ -125,6 +145,7 @@ impl Pending {
     pub fn wait(self) -> Result<Commit> {
         let Self {
             client,
+            caller,
             request,
             mut sent,
             number,
@@ -169,6 +190,9 @@ impl Pending {
             }
         };
         client.record_version(commit.version);
+        if let Some(caller) = caller {
+            caller.record_version(commit.version);
+        }
         let applied_before = applied_by_us && !commit.applied;
         Ok(Commit {
             applied: commit.applied || applied_before,

@@ -1,28 +1,37 @@
-//! Routing of calls on single files directly to the server with the entry (GIGA+, Patil & Gibson, FAST 2011; IndexFS,
+//! Routing of calls directly to the server that would get them from the client's own server: small batches to the server that coordinates
+//! them, and calls on single files to the server with the entry (GIGA+, Patil & Gibson, FAST 2011; IndexFS,
 //! Ren et
 //! al., SC 2014).
 //!
-//! A client first asks the only server that it knows. If another server has the entry, that server is asked by the
+//! **Batches.** The client's own server tells which server has each virtual node. These assignments change only when a cluster is resized.
+//!
+//! **Files.** A client first asks the only server that it knows. If another server has the entry, that server is asked by the
 //! first, which
 //! then tells the client how the directory is partitioned; from then on the client hashes names itself. Its knowledge
 //! may be
 //! outdated and is never requested: a server without the entry does what it would have done anyway, and returns the present
 //! partitioning. A wrong guess therefore costs no more than none.
 
-use super::{CallError, Client, Wait};
+use super::{CallError, Client, MEMBER_CONNECT_MAX, Wait};
 use crate::convert;
 use crate::producer::BatchNumber;
 use crate::proto;
 use crate::proto::request::Call;
 use esker_model::namespace::{AppliedChange, Change, Changes, Kind, NamePath, Route, hash_of};
 use esker_model::object::Principal;
-use esker_model::{Error, Result, Version};
+use esker_model::{Batch, Error, Result, Version, VertexId};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 /// Maximum of cached directories.
 const KEPT_MAX: usize = 4_096;
+/// Time for which only the client's own server is asked after another one could not be reached.
+const AVOIDED: Duration = Duration::from_secs(5);
+/// Number of small batches that a client sends to its own server first. A client that sends only a few does without the connections to the
+/// other servers.
+const BATCHES_BEFORE_ROUTES: u64 = 8;
 /// Number of changes from which they are divided among servers.
 const DIVIDED_MIN: usize = 16;
 
@@ -33,6 +42,8 @@ pub(super) struct Routes {
     servers: Mutex<Servers>,
     direct: AtomicU64,
     corrected: AtomicU64,
+    /// Number of small batches so far.
+    batches: AtomicU64,
 }
 
 /// The servers of the cluster.
@@ -41,7 +52,28 @@ struct Servers {
     /// Number of the server that this client is connected to.
     own: u32,
     addresses: Vec<String>,
+    /// Server of each virtual node, by number; empty until it is asked for.
+    vnode_owners: Vec<u32>,
     clients: HashMap<u32, Client>,
+    /// Until then no other server is tried, because one could not be reached.
+    avoided_until: Option<Instant>,
+}
+
+impl Servers {
+    fn learn(&mut self, cluster: proto::ClusterReply) {
+        (self.own, self.addresses) = (cluster.server, cluster.servers);
+        self.vnode_owners = cluster.vnode_owners;
+    }
+
+    /// Asks only the client's own server for a while.
+    fn avoid(&mut self) {
+        self.avoided_until = Instant::now().checked_add(AVOIDED);
+    }
+
+    fn is_avoided(&self) -> bool {
+        self.avoided_until
+            .is_some_and(|until| Instant::now() < until)
+    }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -119,6 +151,49 @@ impl Client {
         }
     }
 
+    /// Destination of a batch: the server that coordinates it, so that the client's own server need not pass it on.
+    pub(super) fn destination_of_batch(&self, batch: &Batch) -> Destination {
+        let server = batch
+            .coordinating_vertex()
+            .filter(|_| self.sends_many_batches() && self.is_in_cluster())
+            .and_then(|vertex| self.home_server(vertex));
+        server.map_or(Destination::Own, |server| self.destination(server))
+    }
+
+    /// Counts a small batch; returns whether connections to other servers pay.
+    fn sends_many_batches(&self) -> bool {
+        let routes = self.shared.routes.as_ref();
+        routes.is_some_and(|routes| {
+            routes.batches.fetch_add(1, Ordering::Relaxed) >= BATCHES_BEFORE_ROUTES
+        })
+    }
+
+    /// Whether other servers may have parts of the data.
+    fn is_in_cluster(&self) -> bool {
+        let connection = lock(&self.shared.connection);
+        connection.as_ref().is_some_and(|c| c.welcome.servers > 1)
+    }
+
+    /// The server that has a vertex, if it is known or the client's own server tells it.
+    fn home_server(&self, vertex: VertexId) -> Option<u32> {
+        let routes = self.shared.routes.as_ref()?;
+        let mut servers = lock(&routes.servers);
+        if servers.is_avoided() {
+            return None;
+        }
+        if servers.vnode_owners.is_empty() {
+            drop(servers);
+            let cluster = self.cluster();
+            servers = lock(&routes.servers);
+            match cluster {
+                Ok(cluster) if !cluster.vnode_owners.is_empty() => servers.learn(cluster),
+                _ => servers.avoid(),
+            }
+        }
+        let vnode = usize::from(vertex.home_bits()) % servers.vnode_owners.len().max(1);
+        servers.vnode_owners.get(vnode).copied()
+    }
+
     fn destination(&self, server: u32) -> Destination {
         let Some(routes) = &self.shared.routes else {
             return Destination::Own;
@@ -132,6 +207,7 @@ impl Client {
             }
             // The client's own server knows which servers are available.
             Err(_) => {
+                lock(&routes.servers).avoid();
                 routes.forget();
                 Destination::Own
             }
@@ -147,11 +223,14 @@ impl Client {
         if let Some(client) = servers.clients.get(&server) {
             return Ok(Some(client.clone()));
         }
+        if servers.is_avoided() {
+            return Ok(None);
+        }
         if servers.addresses.is_empty() {
             drop(servers);
             let cluster = self.cluster()?;
             servers = lock(&routes.servers);
-            (servers.own, servers.addresses) = (cluster.server, cluster.servers);
+            servers.learn(cluster);
         }
         if server == servers.own {
             return Ok(None);
@@ -163,6 +242,7 @@ impl Client {
         if !self.shared.members.all().is_empty() {
             address.store = Some(server);
         }
+        address.connect = Some(MEMBER_CONNECT_MAX);
         match Self::connect_to(&address, None) {
             Ok(client) => {
                 servers.clients.insert(server, client.clone());

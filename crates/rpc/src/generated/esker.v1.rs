@@ -2040,6 +2040,9 @@ pub struct ClusterReply {
     pub writes_lately: u64,
     #[prost(uint32, tag = "18")]
     pub lately_ms: u32,
+    /// Number of the server of each virtual node, so that clients can send a small batch to the server that coordinates it.
+    #[prost(uint32, repeated, tag = "19")]
+    pub vnode_owners: ::prost::alloc::vec::Vec<u32>,
 }
 /// Stops the server, which finishes requests in progress first. For role `admin`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
@@ -3290,6 +3293,9 @@ pub struct Welcome {
     /// In a cluster whose servers move between members: HOST:PORT of each member. `server` is then the responding server.
     #[prost(string, repeated, tag = "10")]
     pub members: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// Number of servers of the cluster; 0 for a single server.
+    #[prost(uint32, tag = "11")]
+    pub servers: u32,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Answer {

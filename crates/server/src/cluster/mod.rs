@@ -29,6 +29,7 @@ use crate::member::hub::StoreAssignment;
 use crate::metrics::Metrics;
 use crate::stop_request::StopFlag;
 use esker::{Database, Durability, WindowFigures};
+use esker_cluster::node::BoxFuture;
 use esker_cluster::node::{PAGE_ROWS, Settings};
 use esker_cluster::peer::PeerRequest;
 use esker_cluster::{Host, Node, ServerId};
@@ -41,6 +42,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use tokio::runtime::{Handle, Runtime};
 
@@ -295,6 +297,20 @@ impl Cluster {
         self.runtime.block_on(work)
     }
 
+    /// Runs a task on this thread until it has to wait; the rest runs on the runtime. Passing a task to another thread takes longer than
+    /// most of its steps. Must be called on a thread that the task may block as a thread of the runtime.
+    pub(crate) fn run(&self, work: impl Future<Output = ()> + Send + 'static) {
+        let mut work: BoxFuture<'static, ()> = Box::pin(work);
+        let _inside = self.runtime.enter();
+        // Its next poll, in the runtime, registers a waker that has an effect.
+        let mut context = Context::from_waker(Waker::noop());
+        let poll = std::panic::AssertUnwindSafe(|| work.as_mut().poll(&mut context));
+        // A panic concerns only the task, as it would in the runtime.
+        if let Ok(Poll::Pending) = std::panic::catch_unwind(poll) {
+            self.runtime.spawn(work);
+        }
+    }
+
     /// Spawns a task on the runtime.
     pub(crate) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
         self.runtime.spawn(work);
@@ -360,6 +376,7 @@ impl Cluster {
             calls_lately: recent.calls,
             writes_lately: recent.writes,
             lately_ms: recent.millis,
+            vnode_owners: self.node.map().owners().map(|server| server.0).collect(),
         })
     }
 

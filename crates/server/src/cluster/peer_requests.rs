@@ -2,11 +2,13 @@
 
 use super::{Cluster, convert};
 use crate::call::Call;
+use crate::limits::INLINE_DECODE_BYTES;
 use crate::service::Service;
 use crate::work::QueueFull;
 use bytes::Bytes;
 use esker_cluster::ServerId;
-use esker_cluster::peer::{ApplyOptions, PeerRequest};
+use esker_cluster::peer::{ApplyOptions, PeerRequest, Request};
+use esker_model::limits::SMALL_BATCH_MUTATIONS_MAX;
 use esker_model::wire::{decode, encode};
 use esker_model::{Batch, Error};
 use esker_rpc::proto;
@@ -33,7 +35,10 @@ impl Cluster {
     /// Answers a request of another server.
     pub(crate) fn answer_peer(self: &Arc<Self>, request: Bytes, peer: PeerServer, call: Call) {
         let (node, cluster) = (Arc::clone(&self.node), Arc::clone(self));
-        self.spawn(async move {
+        self.run(async move {
+            if request.len() > INLINE_DECODE_BYTES {
+                leave_thread().await;
+            }
             let question = match proto::Request::decode(request) {
                 Ok(proto::Request {
                     call: Some(CallMessage::Peer(peer)),
@@ -52,6 +57,9 @@ impl Cluster {
                     call.failed_for_now(&crate::call::lease_ended_error());
                 }
                 Ok(question) => {
+                    if !is_short(&question.request) {
+                        leave_thread().await;
+                    }
                     let answer = encode(&node.handle(question).await);
                     call.done(Reply::Peer(proto::PeerMessage {
                         message: answer.into(),
@@ -61,6 +69,20 @@ impl Cluster {
             }
         });
     }
+}
+
+/// Whether a request takes little time unless it waits: one of a transaction.
+fn is_short(request: &Request) -> bool {
+    match request {
+        Request::Prepare { part, .. } => part.ops.len() <= SMALL_BATCH_MUTATIONS_MAX,
+        Request::Apply { .. } | Request::Commit(_) | Request::Abort { .. } | Request::Ping => true,
+        _ => false,
+    }
+}
+
+/// Continues a task of [`Cluster::run`] in the runtime.
+async fn leave_thread() {
+    tokio::task::yield_now().await;
 }
 
 /// Counts a batch while it is in progress.
@@ -101,7 +123,10 @@ impl Service {
         }
         self.metrics.batches.record(batch.len() as u64);
         let (service, seen) = (Arc::clone(self), call.options.at_least.0);
-        cluster.spawn(async move {
+        cluster.run(async move {
+            if batch.len() > SMALL_BATCH_MUTATIONS_MAX {
+                leave_thread().await;
+            }
             let how = ApplyOptions {
                 retained: how.retained && !sync,
                 ..how

@@ -1,10 +1,14 @@
 //! Clients of a cluster with correct and outdated routes to files.
 
 use crate::cluster::{config, start, until};
+use esker_model::filter::Expr;
 use esker_model::namespace::{
     AppliedChange, Change, Errno, Kind, NamePath, Namespace as _, NewFile,
 };
-use esker_model::{Error, Result};
+use esker_model::object::{Find, Identity, ObjectRead as _};
+use esker_model::{
+    Batch, Error, ErrorKind, Flow, GraphWrite as _, NeverCancel, Op, Properties, Result,
+};
 use esker_rpc::{Address, Client};
 use esker_server::Server;
 use std::collections::BTreeSet;
@@ -151,4 +155,84 @@ fn many_changes_go_to_all_servers_that_they_are_for() {
     assert!(done.iter().all(Result::is_ok), "{done:?}");
     assert_eq!(listed(&client, "/d").len(), 70);
     drop((client, servers));
+}
+
+fn object(name: String) -> Batch {
+    let mut batch = Batch::new();
+    batch.push(Op::CreateObject {
+        identity: Identity {
+            name,
+            app: String::new(),
+            owner: 1,
+            step: 0,
+        },
+        attributes: Properties::new(),
+        tags: Properties::new(),
+    });
+    batch
+}
+
+fn objects(client: &Client) -> usize {
+    let mut found = 0;
+    let all = Find::all(Expr::All);
+    client
+        .find(&all, &NeverCancel, &mut |_| {
+            found += 1;
+            Flow::Continue(())
+        })
+        .unwrap();
+    found
+}
+
+/// A small batch is sent to the server that coordinates it, and the client's own server answers with it afterwards.
+#[test]
+fn small_batches_go_to_the_server_that_coordinates_them() {
+    const BATCHES: usize = 60;
+    let dir = tempfile::tempdir().unwrap();
+    let config = config(dir.path(), "drain = \"0s\"\n");
+    let [first, second] = [0, 1].map(|id| start(&config, id));
+    let addresses = [first.address(), second.address()];
+    addresses.iter().for_each(|at| until(*at, "ready"));
+    let client = connect(&first, "?timeout=1s");
+    let without_routes = connect(&first, "?cache=off");
+    let passed_on = || without_routes.cluster().unwrap().calls[1];
+    let before = passed_on();
+    for n in 0..BATCHES {
+        without_routes
+            .apply(object(format!("passed-on-{n}")))
+            .unwrap();
+    }
+    let between = passed_on();
+    for n in 0..BATCHES {
+        client.apply(object(format!("direct-{n}"))).unwrap();
+        assert_eq!(objects(&client), BATCHES + n + 1);
+    }
+    let direct = client.routed().0;
+    assert!(direct > 10, "{direct} batches went to the other server");
+    assert_eq!(without_routes.routed(), (0, 0));
+    // Searches ask the other server, too.
+    let (by_one, by_other) = (between - before, passed_on() - between);
+    assert!(by_one > 10, "{by_one} were passed on");
+    assert!(by_other < by_one + BATCHES as u64, "{by_other} requests");
+
+    // A batch for a server that is away is refused, whether it is sent there or passed on; the others are not affected.
+    second.stop().unwrap();
+    let late = connect(&first, "?timeout=300ms");
+    let mut refused = [0, 0];
+    for n in 0..20 {
+        for (refused, client) in refused.iter_mut().zip([&client, &late]) {
+            let done = client.apply(object(format!("late-{}-{n}", client.routed().0)));
+            if let Err(e) = done {
+                assert_eq!(e.kind(), ErrorKind::Unavailable, "{e}");
+                *refused += 1;
+            }
+        }
+    }
+    assert!(refused.iter().all(|n| (1..20).contains(n)), "{refused:?}");
+    let second = start(&config, 1);
+    addresses.iter().for_each(|at| until(*at, "ready"));
+    for n in 0..20 {
+        client.apply(object(format!("again-{n}"))).unwrap();
+    }
+    drop((client, late, without_routes, first, second));
 }

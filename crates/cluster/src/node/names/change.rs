@@ -442,7 +442,7 @@ impl Node {
         let goes = |op: &Op| matches!(op, Op::DeleteVertex { .. });
         let ops = plan.ops.into_iter();
         for (index, op) in (1..).zip(ops.filter(|op| !(keep_vertices && goes(op)))) {
-            let home = self.home(crate::peer::vertex_of(&op));
+            let home = self.home(op.home_vertex());
             let op = PartOp {
                 index,
                 at: None,
