@@ -91,7 +91,7 @@ fmt: ## format everything
 	cargo fmt --all
 
 bench: build ## print the figures of docs/book/bench.md
-	scripts/bench.sh
+	$${CARGO_TARGET_DIR:-target}/release/esker-bench all --quick
 
 .PHONY: bench-boss
 bench-boss: build ## compare objects with SQLite, DuckDB and PostgreSQL: the table in docs/papers/someta.md

@@ -1,5 +1,6 @@
 //! The command line of `esker bench`.
 
+use super::all::AllBenchArgs;
 use super::boss::BossBenchArgs;
 use super::cluster::ClusterBenchArgs;
 use super::mount::MountBenchArgs;
@@ -49,6 +50,8 @@ pub(crate) struct BenchArgs {
 pub(crate) enum Workload {
     #[command(flatten)]
     Timed(Timed),
+    /// Run the workloads below one after the other, and print one table
+    All(AllBenchArgs),
     /// Count the communication and reads of scans and traversals under each edge placement
     Placement(PlacementBenchArgs),
     /// Measure a cluster of servers on this machine

@@ -44,16 +44,21 @@ pub(crate) struct Shape {
 /// Rows of edges: two keys for each value.
 #[derive(Default)]
 pub(crate) struct EdgeRows {
-    keys: Vec<[u8; EDGE_KEY_BYTES]>,
+    /// Keys, each with the index of its value.
+    keys: Vec<([u8; EDGE_KEY_BYTES], usize)>,
     values: Vec<Vec<u8>>,
 }
 
 impl EdgeRows {
+    /// The rows in the order of their keys.
+    pub(crate) fn sorted(mut self) -> Self {
+        self.keys.sort_unstable();
+        self
+    }
+
     pub(crate) fn rows(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
-        self.keys
-            .iter()
-            .zip(self.values.iter().flat_map(|v| [v, v]))
-            .map(|(k, v)| (k.as_slice(), v.as_slice()))
+        let rows = self.keys.iter();
+        rows.map(|(key, value)| (key.as_slice(), self.values[*value].as_slice()))
     }
 }
 
@@ -135,8 +140,9 @@ impl Shape {
                 edge_type: self.links,
                 destination: graph.ids[destination as usize],
             };
-            rows.keys
-                .extend([key.encode(), key.reversed(self.inverse).encode()]);
+            let both = [key.encode(), key.reversed(self.inverse).encode()];
+            let value = rows.values.len();
+            rows.keys.extend(both.map(|key| (key, value)));
             let mut value = Vec::with_capacity(self.property_bytes + 32);
             EdgeRecord {
                 deleted: false,

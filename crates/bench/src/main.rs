@@ -5,7 +5,8 @@
 //! that is removed afterwards. `docs/book/bench.md` has figures and explains them.
 //!
 //! Suggested reading order: [`args`], [`source`] (the graph), [`sides`] (the data of both sides), then a workload:
-//! [`ingest`], [`hot_vertex`], [`read`], [`scan`], [`travel`], [`open`], [`serve`]. [`report`] prints. Ten others differ:
+//! [`ingest`], [`hot_vertex`], [`read`], [`scan`], [`travel`], [`open`], [`serve`]. [`report`] prints. [`all`] runs the workloads one after the
+//! other. Ten others differ:
 //! [`placement`] only counts; [`cluster`] compares several servers with one; [`objects`] and [`boss`] repeat the measurements of
 //! SoMeta's paper, the latter compared with other databases; [`namespace`] compares files with file systems, and
 //! [`mount`] does so
@@ -13,6 +14,7 @@
 //! [`site`] measures
 //! the site cache, and [`wan`] remote servers with tiers in between.
 
+mod all;
 mod args;
 mod batches;
 mod boss;
@@ -88,6 +90,7 @@ fn main() -> ExitCode {
 fn run(workload: &Workload, context: &mut Context) -> anyhow::Result<Outcome> {
     match workload {
         Workload::Timed(workload) => time(workload, context),
+        Workload::All(args) => all::run(args, context),
         Workload::Placement(args) => placement::run(args, context),
         Workload::Cluster(args) => cluster::run(args, context),
         Workload::Objects(args) => objects::run(args, context),
