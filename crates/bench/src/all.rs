@@ -44,7 +44,7 @@ struct Run {
     options: &'static [&'static str],
 }
 
-const RUNS: [Run; 12] = [
+const RUNS: [Run; 13] = [
     Run {
         name: "ingest",
         quick: &["--edges", "400000"],
@@ -74,6 +74,11 @@ const RUNS: [Run; 12] = [
         name: "travel",
         quick: &["--edges", "200000", "--rounds", "1"],
         options: &["travel"],
+    },
+    Run {
+        name: "versions",
+        quick: &["--edges", "5000", "--rounds", "1"],
+        options: &["versions"],
     },
     Run {
         name: "serve",

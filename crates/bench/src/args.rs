@@ -12,6 +12,7 @@ use super::run::RunBenchArgs;
 use super::serve::ServeBenchArgs;
 use super::site::SiteBenchArgs;
 use super::source::GraphSource;
+use super::versions::VersionsArgs;
 use super::wan::WanBenchArgs;
 use clap::{Args, Parser, Subcommand};
 use esker_terminal::args::{EngineArg, FormatArgs, Globals};
@@ -101,6 +102,8 @@ pub(crate) enum Timed {
                       esker bench open --graph rmat:22:10000000\n  \
                       esker bench open /scratch --rounds 10 --json open.json")]
     Open(Common),
+    /// Read the present where each edge has many versions
+    Versions(VersionsArgs),
     /// Call a server, and insert through connections to it
     #[command(after_help = "Examples:\n  \
                       esker bench serve --connections 8\n  \
@@ -193,6 +196,7 @@ impl Timed {
             Self::Ingest(args) => &args.common,
             Self::HotVertex(args) => &args.common,
             Self::Serve(args) => &args.common,
+            Self::Versions(args) => &args.common,
             Self::Read(common) | Self::Scan(common) | Self::Travel(common) | Self::Open(common) => {
                 common
             }
@@ -208,6 +212,7 @@ impl Timed {
             Self::Travel(_) => "travel",
             Self::Open(_) => "open",
             Self::Serve(_) => "serve",
+            Self::Versions(_) => "versions",
         }
     }
 }

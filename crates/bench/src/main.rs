@@ -41,6 +41,7 @@ mod serve;
 mod site;
 mod source;
 mod travel;
+mod versions;
 mod wan;
 
 use args::{BenchArgs, Common, Timed, Workload};
@@ -121,6 +122,7 @@ fn time(workload: &Timed, context: &mut Context) -> anyhow::Result<Outcome> {
         Timed::Scan(_) => scan::run(&mut bench),
         Timed::Travel(_) => travel::run(&mut bench),
         Timed::Open(_) => open::run(&mut bench),
+        Timed::Versions(args) => versions::run(&mut bench, args),
         Timed::Serve(args) => serve::run(&mut bench, args),
     };
     let stopped = match ran {
