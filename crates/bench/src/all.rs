@@ -138,7 +138,8 @@ pub(crate) fn run(args: &AllBenchArgs, context: &mut Context) -> anyhow::Result<
             break;
         }
         context.note(&format!("esker bench {}", run.options.join(" ")));
-        match measure(run, args, &scratch.cleared_path("report.json")?, context) {
+        let report = scratch.cleared_path(&format!("{}.json", run.name))?;
+        match measure(run, args, &report, context) {
             Ok(results) => figures.extend(results),
             Err(error) => failed.push(format!("{}: {error:#}", run.name)),
         }
@@ -178,7 +179,7 @@ fn measure(
 
 /// A figure with the columns that all workloads have.
 fn common(name: &str, figure: &Json) -> Json {
-    let text = |key: &str| figure.get(key).map(shown).unwrap_or_default();
+    let text = |key: &str| figure.get(key).map(text_of).unwrap_or_default();
     if figure.get("case").is_some() {
         let mut figure = figure.clone();
         if let Some(fields) = figure.as_object_mut() {
@@ -199,7 +200,7 @@ fn common(name: &str, figure: &Json) -> Json {
     })
 }
 
-fn shown(value: &Json) -> String {
+fn text_of(value: &Json) -> String {
     match value {
         Json::String(text) => text.clone(),
         Json::Null => String::new(),
@@ -236,7 +237,7 @@ fn print(figures: &[Json], args: &AllBenchArgs, context: &mut Context) -> anyhow
                 let ratio = value.as_f64().unwrap_or_default();
                 Cell::Json(value.clone(), format!("{ratio:.2}"))
             }
-            Some(value) => Cell::Json(value.clone(), shown(value)),
+            Some(value) => Cell::Json(value.clone(), text_of(value)),
         };
         rows.row(COLUMNS.iter().map(cell).collect())?;
     }

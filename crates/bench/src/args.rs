@@ -12,7 +12,6 @@ use super::run::RunBenchArgs;
 use super::serve::ServeBenchArgs;
 use super::site::SiteBenchArgs;
 use super::source::GraphSource;
-use super::versions::VersionsArgs;
 use super::wan::WanBenchArgs;
 use clap::{Args, Parser, Subcommand};
 use esker_terminal::args::{EngineArg, FormatArgs, Globals};
@@ -134,6 +133,20 @@ pub(crate) struct HotVertexArgs {
     /// Then grow the vertex to this number of edges in batches and print a rate for each million
     #[arg(long, value_name = "N")]
     pub(crate) degree: Option<u64>,
+}
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "RAW is a database in which each edge has one version; RATIO is the speed as a part of its.\n\nExamples:\n  \
+                  esker bench versions\n  \
+                  esker bench versions --versions 1000 --edges 5000"
+)]
+pub(crate) struct VersionsArgs {
+    #[command(flatten)]
+    pub(crate) common: Common,
+    /// Number of versions of each edge
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(2..=100_000))]
+    pub(crate) versions: u32,
 }
 
 /// Options of all timed workloads.

@@ -3,9 +3,9 @@
 //! An edge is two rows, itself and its inverse, with one value: `[00][version 8][properties]`, as documented in
 //! `esker_model::record`. Esker builds them from mutations; the key-value store gets them ready-made.
 
-use super::Bench;
 use super::random::Random;
 use super::source::{Graph, VERTEX_TYPE, vertex_key};
+use super::timed::Bench;
 use esker::raw::{Raw, StoreSettings};
 use esker::{Database, Durability};
 use esker_model::key::{EDGE_KEY_BYTES, EdgeKey, vertex};

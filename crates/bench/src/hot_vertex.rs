@@ -1,9 +1,10 @@
 //! Concurrent writes at one vertex: single edges from several threads, then growth to a degree of millions.
 
 use super::comparison::{self, EdgeRows, Shape};
+use super::machine;
 use super::report::{Figure, Goal, Unit, median};
 use super::source::{Graph, vertex_id};
-use super::{Bench, machine};
+use super::timed::Bench;
 use esker_model::{Batch, GraphRead as _, GraphWrite as _};
 use std::ops::Range;
 use std::sync::Barrier;

@@ -2,9 +2,10 @@
 
 use super::batches::Batches;
 use super::comparison::{self, Shape};
+use super::machine;
 use super::report::{Figure, Goal, Unit, median};
 use super::source::Graph;
-use super::{Bench, machine};
+use super::timed::Bench;
 use esker::Database;
 use esker_model::GraphWrite as _;
 use esker_terminal::units::size;
@@ -136,9 +137,9 @@ fn batched_raw(
     let shape = shape(bench)?;
     let raw = comparison::bare(bench, &bench.scratch.cleared_path("raw")?)?;
     let durability = comparison::durability(bench);
-    let rows = |edges| match sorted {
-        true => shape.rows(graph, edges).sorted(),
-        false => shape.rows(graph, edges),
+    let rows = |edges| {
+        let rows = shape.rows(graph, edges);
+        if sorted { rows.sorted() } else { rows }
     };
     let cpu = machine::process_seconds();
     let (wall, making) =

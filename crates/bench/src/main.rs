@@ -40,11 +40,12 @@ mod scratch;
 mod serve;
 mod site;
 mod source;
+mod timed;
 mod travel;
 mod versions;
 mod wan;
 
-use args::{BenchArgs, Common, Timed, Workload};
+use args::{BenchArgs, Timed, Workload};
 use clap::Parser as _;
 use esker_terminal::context::Context;
 use esker_terminal::exit::Outcome;
@@ -52,29 +53,7 @@ use esker_terminal::program;
 use report::Report;
 use scratch::Scratch;
 use std::process::ExitCode;
-
-/// The context of a workload.
-pub(crate) struct Bench<'a> {
-    args: &'a Common,
-    context: &'a Context,
-    scratch: &'a Scratch,
-    report: &'a mut Report,
-}
-
-impl Bench<'_> {
-    /// Returns an error once the user has interrupted; the measurements so far are printed.
-    fn check_interrupt(&self) -> anyhow::Result<()> {
-        match self.context.interrupt.stopped() {
-            Some(_) => Err(esker_model::Error::Interrupted.into()),
-            None => Ok(()),
-        }
-    }
-
-    /// Prints a progress message.
-    fn say(&self, text: &str) {
-        self.context.note(text);
-    }
-}
+use timed::{Bench, is_interruption};
 
 /// The program itself and its servers allocate as `esker` does.
 #[global_allocator]
@@ -122,7 +101,7 @@ fn time(workload: &Timed, context: &mut Context) -> anyhow::Result<Outcome> {
         Timed::Scan(_) => scan::run(&mut bench),
         Timed::Travel(_) => travel::run(&mut bench),
         Timed::Open(_) => open::run(&mut bench),
-        Timed::Versions(args) => versions::run(&mut bench, args),
+        Timed::Versions(args) => versions::run(&mut bench, args.versions),
         Timed::Serve(args) => serve::run(&mut bench, args),
     };
     let stopped = match ran {
@@ -137,10 +116,4 @@ fn time(workload: &Timed, context: &mut Context) -> anyhow::Result<Outcome> {
         context.warn("stopped before the end: the figures above are those that were complete");
     }
     Ok(Outcome::partly_if(stopped))
-}
-
-fn is_interruption(error: &anyhow::Error) -> bool {
-    error
-        .downcast_ref::<esker_model::Error>()
-        .is_some_and(|e| matches!(e, esker_model::Error::Interrupted))
 }

@@ -1,7 +1,8 @@
 //! The time to open a database.
 
 use super::report::{Figure, Goal, Unit, median};
-use super::{Bench, comparison, machine};
+use super::timed::Bench;
+use super::{comparison, machine};
 use esker_model::{GraphRead as _, Version};
 use std::time::Instant;
 

@@ -1,8 +1,9 @@
 //! Point reads: a vertex with its predefined and user-defined attributes, compared with the same row from the key-value store.
 
+use super::comparison;
 use super::random::Random;
 use super::report::{Figure, Goal, Unit, median};
-use super::{Bench, comparison};
+use super::timed::Bench;
 use esker_model::key::vertex;
 use esker_model::{GraphRead as _, Version, VertexId};
 use std::time::Instant;

@@ -1,9 +1,9 @@
 //! Edge scans, compared with the key-value store's iterator over the same ranges. The results of both are compared.
 
-use super::Bench;
 use super::comparison::{self, Shape};
 use super::random::Random;
 use super::report::{Figure, Goal, Unit, median};
+use super::timed::Bench;
 use esker::Database;
 use esker::raw::Raw;
 use esker_model::key::edges_of_type_prefix;

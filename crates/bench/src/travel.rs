@@ -1,9 +1,10 @@
 //! Traversals: from the key-value store's block cache, from the adjacency cache, and as a plain loop over the key-value store.
 
 use super::comparison::{self, Bare, Shape};
+use super::machine;
 use super::report::{Figure, Goal, Unit, median};
 use super::source::{Graph, GraphSource, vertex_key};
-use super::{Bench, machine};
+use super::timed::Bench;
 use anyhow::Context as _;
 use esker::Database;
 use esker::raw::Raw;

@@ -49,7 +49,7 @@ impl BloomFilter {
     /// The block of a key, by the upper half of its hash.
     fn block(&self, hash: u64) -> &[AtomicU64] {
         let blocks = (self.words.len() / BLOCK_WORDS) as u64;
-        let block = ((hash >> 32) * blocks >> 32) as usize;
+        let block = (((hash >> 32) * blocks) >> 32) as usize;
         self.words
             .get(block * BLOCK_WORDS..(block + 1) * BLOCK_WORDS)
             .unwrap_or_default()
@@ -140,7 +140,7 @@ impl MemtableFilter {
             return;
         };
         if active.keys.fetch_add(1, Ordering::Relaxed) >= 2 * self.capacity {
-            // Short rows: with so many keys, the filter would exclude few.
+            // Rows are short here. A filter with this number of keys would exclude few others.
             active.has_all.store(true, Ordering::Release);
         } else {
             active.add(hash);

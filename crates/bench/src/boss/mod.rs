@@ -105,7 +105,7 @@ pub(crate) fn run(args: &BossBenchArgs, context: &mut Context) -> anyhow::Result
     })();
     let stopped = match ran {
         Ok(()) => false,
-        Err(error) if super::is_interruption(&error) => true,
+        Err(error) if crate::timed::is_interruption(&error) => true,
         Err(error) => return Err(error),
     };
     let settings = json!({

@@ -34,7 +34,7 @@ pub(crate) fn run(args: &MountBenchArgs, context: &mut Context) -> anyhow::Resul
     let mut measured = Vec::new();
     let stopped = match rounds(args, context, &scratch, &mut measured) {
         Ok(()) => false,
-        Err(error) if super::is_interruption(&error) => true,
+        Err(error) if crate::timed::is_interruption(&error) => true,
         Err(error) => return Err(error),
     };
     figures(&measured, &mut report);

@@ -87,7 +87,7 @@ pub(crate) fn run(args: &NamespaceBenchArgs, context: &mut Context) -> anyhow::R
     };
     let stopped = match ran {
         Ok(()) => false,
-        Err(error) if super::is_interruption(&error) => true,
+        Err(error) if crate::timed::is_interruption(&error) => true,
         Err(error) => return Err(error),
     };
     let settings = json!({

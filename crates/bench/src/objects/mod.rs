@@ -73,7 +73,7 @@ pub(crate) fn run(args: &ObjectsBenchArgs, context: &mut Context) -> anyhow::Res
     });
     let stopped = match ran {
         Ok(()) => false,
-        Err(error) if super::is_interruption(&error) => true,
+        Err(error) if crate::timed::is_interruption(&error) => true,
         Err(error) => return Err(error),
     };
     let settings = json!({

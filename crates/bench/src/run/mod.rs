@@ -107,7 +107,7 @@ pub(crate) fn run(args: &RunBenchArgs, context: &mut Context) -> anyhow::Result<
     let measured = measure(args, context, &lab, &mut report);
     let stopped = match measured {
         Ok(()) => false,
-        Err(error) if super::is_interruption(&error) => true,
+        Err(error) if crate::timed::is_interruption(&error) => true,
         Err(error) => return Err(error),
     };
     let settings = json!({

@@ -5,9 +5,9 @@
 use super::child::Child;
 use super::load::{OperationLoad, RoundResult};
 use super::{NULLS, ServeCase, check_edge_count, parts, start_with};
-use crate::Bench;
 use crate::comparison;
 use crate::report::{Figure, Goal, Unit, median};
+use crate::timed::Bench;
 use esker::Database;
 use esker::rpc::{Address, Client};
 use esker_access::authorized::Terms;

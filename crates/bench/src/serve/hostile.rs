@@ -6,8 +6,8 @@
 
 use super::child::Child;
 use super::start;
-use crate::Bench;
 use crate::report::{Figure, Goal, Unit};
+use crate::timed::Bench;
 use anyhow::Context as _;
 use esker_access::{Role, grants};
 use esker_terminal::exit::usage;

@@ -8,9 +8,10 @@ mod hostile;
 pub(super) mod load;
 
 use super::comparison::{self, Bare, Shape};
+use super::machine;
 use super::report::{Figure, Goal, Unit, median};
 use super::source::Graph;
-use super::{Bench, machine};
+use super::timed::Bench;
 use child::Child;
 use clap::Args;
 use compare::Protection;

@@ -199,7 +199,7 @@ pub(super) fn run(args: &WanBenchArgs, context: &mut Context) -> anyhow::Result<
     }
     let stopped = match ran {
         Ok(()) => false,
-        Err(error) if super::is_interruption(&error) => true,
+        Err(error) if crate::timed::is_interruption(&error) => true,
         Err(error) => return Err(error),
     };
     let settings = json!({
