@@ -108,8 +108,10 @@ impl Engine {
                 .map_err(|e| explain(doing, path, e))
         };
         let tables: Vec<Keyspace> = Table::ALL.into_iter().map(open).collect::<Result<_>>()?;
-        let rows = tables[Table::Rows as usize].tree.active_memtable();
-        let row_filter = MemtableFilter::new(budget.memtable(Table::Rows), rows.is_empty());
+        // After a crash, fjall fills memtables from the log. Some of them may be sealed, and wait to be flushed.
+        let rows = &tables[Table::Rows as usize].tree;
+        let is_empty = rows.sealed_memtable_count() == 0 && rows.active_memtable().is_empty();
+        let row_filter = MemtableFilter::new(budget.memtable(Table::Rows), is_empty);
         let threads = settings.threads.saturating_sub(1).clamp(1, 8);
         let compaction = Compaction::start(&database, &tables, threads)
             .map_err(|e| disk("starting threads for", path, e))?;

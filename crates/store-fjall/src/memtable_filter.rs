@@ -14,7 +14,7 @@
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-/// Number of filters: for the active memtable, and for sealed ones that are being flushed. With more sealed memtables, the oldest filter
+/// Number of filters: for the active memtable, and for sealed ones that are being flushed. With more sealed memtables, the active filter
 /// gets the keys of several memtables.
 const FILTERS: usize = 4;
 /// Number of 64-bit words of a block, which is one cache line. All bits of a key are in one block.
@@ -117,8 +117,8 @@ pub(crate) struct FilterWriter {
 }
 
 impl MemtableFilter {
-    /// Creates the filter of a table whose memtables have up to `memtable_bytes` each. `is_empty` says whether the active memtable has no
-    /// keys; its keys are unknown otherwise.
+    /// Creates the filter of a table whose memtables have up to `memtable_bytes` each. `is_empty` says whether the memtables have no
+    /// keys, sealed ones included; their keys are unknown otherwise.
     pub(crate) fn new(memtable_bytes: u64, is_empty: bool) -> Self {
         let capacity = memtable_bytes / ROW_BYTES;
         let bits = capacity * BITS_PER_KEY;
