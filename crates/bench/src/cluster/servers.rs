@@ -139,6 +139,21 @@ impl Servers {
         Ok(sum)
     }
 
+    /// Returns the number of requests between servers so far.
+    pub(super) fn peer_calls(&self) -> anyhow::Result<f64> {
+        let mut sum = 0.0;
+        for address in &self.config.servers {
+            let metrics = http_get(address, "/metrics")
+                .with_context(|| format!("asking {address} for its metrics"))?;
+            let lines = metrics.lines();
+            let calls = lines
+                .filter(|line| line.starts_with("esker_peer_calls_total{"))
+                .filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok());
+            sum += calls.sum::<f64>();
+        }
+        Ok(sum)
+    }
+
     /// Stops all servers cleanly.
     pub(super) fn stop(&mut self) -> anyhow::Result<()> {
         self.all_alive()?;

@@ -123,6 +123,8 @@ pub(super) struct InsertResult {
     pub(super) busy: f64,
     /// Average number of cores kept busy by other programs in that time.
     pub(super) others: f64,
+    /// Number of requests between servers.
+    pub(super) peer_calls: f64,
     /// Median latency in microseconds.
     pub(super) p50: f64,
     /// 99th percentile of the latency in microseconds.
@@ -137,6 +139,11 @@ impl InsertResult {
     /// Processor time per item in microseconds, all processes together.
     pub(super) fn cpu_micros(&self) -> f64 {
         (self.client_cpu + self.server_cpu) * 1e6 / self.count
+    }
+
+    /// Requests between servers per item.
+    pub(super) fn peer_calls_each(&self) -> f64 {
+        self.peer_calls / self.count
     }
 
     pub(super) fn server_micros(&self) -> f64 {
@@ -215,6 +222,7 @@ pub(super) fn insert<T: Into<ClientCall>>(
         }
         Ok(latencies)
     };
+    let calls_before = servers.peer_calls()?;
     let (before, result, after) = std::thread::scope(|scope| {
         let one = &one;
         let threads: Vec<_> = clients
@@ -254,6 +262,7 @@ pub(super) fn insert<T: Into<ClientCall>>(
         server_cpu,
         busy: ours / wall,
         others: ((after.machine - before.machine - ours) / wall).max(0.0),
+        peer_calls: servers.peer_calls()? - calls_before,
         p50: at(0.5),
         p99: at(0.99),
     })

@@ -2,8 +2,9 @@
 //!
 //! ```text
 //!  cluster/incarnation                 u64: how often the node was started
-//!  cluster/decided/<incarnation><number>  a transaction that is decided and that some server has not acknowledged:
-//!                                      version, changes with versions of their own, the parts by server
+//!  cluster/decided/<server><incarnation><number>  a transaction, of that coordinator, that was decided here and that some
+//!                                      server has not acknowledged: version, changes with versions of their own, the
+//!                                      coordinator's idempotency key, the parts of other servers
 //!  cluster/done/<server><incarnation><number>  a part of another server's transaction that was done here and must not be
 //!                                      done again; goes once that server knows that all have done it
 //!  cluster/split/<vertex id>           how a vertex with edges here has split (placement::SplitState)
@@ -23,17 +24,21 @@ pub(crate) const DONE: &[u8] = b"cluster/done/";
 pub(crate) const SPLIT: &[u8] = b"cluster/split/";
 
 /// First byte of a decision: the format of its parts.
-const FORMAT: u8 = 2;
-const EXPECTED: &str = "a decision of format 2 (another release of Esker wrote this one: start the server with that release, and stop it \
+const FORMAT: u8 = 3;
+const EXPECTED: &str = "a decision of format 3 (another release of Esker wrote this one: start the server with that release, and stop it \
                         while all servers run, so that the decision is delivered)";
 
-pub(crate) fn decided_key(incarnation: u64, number: u64) -> Vec<u8> {
-    [DECIDED, &incarnation.to_be_bytes(), &number.to_be_bytes()].concat()
+pub(crate) fn decided_key(tx: TxId) -> Vec<u8> {
+    transaction_key(DECIDED, tx)
 }
 
 pub(crate) fn done_key(tx: TxId) -> Vec<u8> {
+    transaction_key(DONE, tx)
+}
+
+fn transaction_key(prefix: &[u8], tx: TxId) -> Vec<u8> {
     [
-        DONE,
+        prefix,
         &tx.server.0.to_be_bytes(),
         &tx.incarnation.to_be_bytes(),
         &tx.number.to_be_bytes(),
@@ -41,9 +46,9 @@ pub(crate) fn done_key(tx: TxId) -> Vec<u8> {
     .concat()
 }
 
-/// Parses the transaction id of a `cluster/done` row.
-pub(crate) fn parse_done_key(key: &[u8]) -> Result<TxId, DecodeError> {
-    let mut r = Reader::new(key.get(DONE.len()..).unwrap_or_default());
+/// Parses the transaction id in the key of a row, after its prefix.
+pub(crate) fn parse_transaction_key(prefix: &[u8], key: &[u8]) -> Result<TxId, DecodeError> {
+    let mut r = Reader::new(key.get(prefix.len()..).unwrap_or_default());
     let tx = TxId {
         server: ServerId(r.u32("a server")?),
         incarnation: r.u64("an incarnation")?,
@@ -62,6 +67,8 @@ pub(crate) fn split_key(id: VertexId) -> Vec<u8> {
 pub(crate) struct Decision {
     pub(crate) version: Version,
     pub(crate) later: Vec<(u32, Version)>,
+    /// Idempotency key that the coordinator stores with its part, if another server decided.
+    pub(crate) idempotency_key: Option<Vec<u8>>,
     pub(crate) parts: BTreeMap<ServerId, Arc<Part>>,
 }
 
@@ -70,6 +77,7 @@ impl Decision {
         let mut out = vec![FORMAT];
         self.version.put(&mut out);
         self.later.put(&mut out);
+        self.idempotency_key.put(&mut out);
         put_varint(&mut out, self.parts.len() as u64);
         for (server, part) in &self.parts {
             server.put(&mut out);
@@ -84,6 +92,7 @@ impl Decision {
             return Err(r.error(EXPECTED));
         }
         let (version, later) = Wire::take(&mut r)?;
+        let idempotency_key = Wire::take(&mut r)?;
         let count = r.count(2, "a number of parts")?;
         let parts = (0..count).map(|_| Wire::take(&mut r));
         let parts = parts.collect::<Result<_, _>>()?;
@@ -91,6 +100,7 @@ impl Decision {
         Ok(Self {
             version,
             later,
+            idempotency_key,
             parts,
         })
     }
@@ -211,6 +221,7 @@ mod tests {
         Decision {
             version: Version(99),
             later: vec![(4, Version(100))],
+            idempotency_key: Some(b"key".to_vec()),
             parts: [
                 (ServerId(2), Arc::new(Part { ops })),
                 (ServerId(5), Arc::default()),

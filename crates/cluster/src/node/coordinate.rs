@@ -112,7 +112,7 @@ impl Node {
         };
         // A refused batch that arrives again, late, must not be applied after all: its client has continued without it.
         if let Some(why) = self.state().refused.get(&name) {
-            return Err(Error::Invalid(why.clone()));
+            return Err(why);
         }
         if self.applied_on_any_server(&idempotency_key).await? {
             let commit = Commit {
@@ -131,7 +131,7 @@ impl Node {
             && matches!(e.kind(), ErrorKind::Invalid | ErrorKind::Missing)
             && name != idempotency_key
         {
-            self.state().refused.add(&name, e.to_string());
+            self.state().refused.add(&name, e);
         }
         applied
     }
@@ -139,11 +139,11 @@ impl Node {
     /// Idempotency keys of requests are kept by the server that received the request, where they are repeated; other
     /// batches may have come through any server.
     async fn applied_on_any_server(self: &Arc<Self>, idempotency_key: &[u8]) -> Result<bool> {
+        if let Ok(Some(numbered)) = ProducerKey::parse(idempotency_key) {
+            return Ok(!self.engine.must_apply(&numbered)?);
+        }
         if self.engine.applied(idempotency_key)? {
             return Ok(true);
-        }
-        if ProducerKey::parse(idempotency_key).is_ok_and(|n| n.is_some()) {
-            return Ok(false);
         }
         self.applied_on_other_server(idempotency_key).await
     }
@@ -313,6 +313,10 @@ struct KeyInProgress<'a> {
 impl Drop for KeyInProgress<'_> {
     fn drop(&mut self) {
         let mut state = self.node.state();
+        let mut doubts = state.in_doubt.values();
+        if doubts.any(|doubt| doubt.request == self.idempotency_key) {
+            return;
+        }
         state.keys_in_progress.remove(self.idempotency_key);
         state.wake();
     }
@@ -320,7 +324,7 @@ impl Drop for KeyInProgress<'_> {
 
 /// Returns the part of an idempotency key that identifies the request: of a numbered one its producer and number,
 /// because the rest changes between attempts.
-fn request_name(idempotency_key: &[u8]) -> Result<Vec<u8>> {
+pub(super) fn request_name(idempotency_key: &[u8]) -> Result<Vec<u8>> {
     let numbered = ProducerKey::parse(idempotency_key)
         .map_err(|e| Error::Invalid(format!("malformed idempotency key: {e}")))?;
     Ok(numbered.map_or_else(

@@ -4,7 +4,7 @@
 //! clock in tests. This module starts no threads and reads no clock.
 //!
 //! `docs/internals/consistency.md` explains how distributed batches commit, `docs/internals/traversal.md` how
-//! traversals run. Suggested reading order: `state`, `coordinate`, `transaction`, `participate` and `group_commit` (writing),
+//! traversals run. Suggested reading order: `state`, `coordinate`, `transaction`, `participate`, `last_agent` and `group_commit` (writing),
 //! `recover`, `read` and `local` (reading), `objects` and `find` (objects), `split`, `travel`.
 
 mod clock;
@@ -19,6 +19,7 @@ mod files;
 mod find;
 mod group_commit;
 pub(crate) mod hashed;
+mod last_agent;
 mod local;
 pub(crate) mod names;
 mod objects;
@@ -290,6 +291,8 @@ impl Node {
                         Ok(Response::Batch(commit, position))
                     }
                     Request::Commit(decided) => self.commit(decided).await,
+                    Request::Decide(delegated) => self.decide_for(delegated).await,
+                    Request::Outcome { tx } => self.outcome(tx).await,
                     Request::Abort { tx } => {
                         self.state().pending.end(tx);
                         Ok(Response::Done)

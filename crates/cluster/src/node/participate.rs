@@ -43,7 +43,14 @@ impl Node {
         }
         let can_fail = part.ops.iter().any(can_fail);
         self.wait_for_leases(&part).await;
-        self.state().pending.learn(tx.server, tx.incarnation, over);
+        {
+            let mut state = self.state();
+            if tx.server == self.settings.id {
+                state.pending.learn(tx.server, tx.incarnation, over);
+            } else {
+                state.learn_ended(tx.server, tx.incarnation, over);
+            }
+        }
         let mut take = |state: &mut State| {
             if is_splitting(state, &part) {
                 return None;
@@ -203,10 +210,11 @@ impl Node {
             (None, Some(part)) => self.remaining_part(&part),
             (None, None) => return Ok(Response::Unknown),
         };
-        let Some((side_writes, forgotten)) = self.note_done(tx, &part) else {
+        let Some((mut side_writes, forgotten)) = self.note_done(tx, &part) else {
             return Ok(done(&nothing));
         };
         let noted = !side_writes.rows.is_empty();
+        side_writes.idempotency_key = decided.idempotency_key;
         let must_not_repeat = part.ops.iter().any(|op| op.change.must_not_repeat());
         let commit = self
             .commit_part(DecidedPart {
@@ -379,9 +387,9 @@ impl Node {
 }
 
 /// A part that is being applied.
-struct Committing<'a> {
-    node: &'a Node,
-    tx: TxId,
+pub(super) struct Committing<'a> {
+    pub(super) node: &'a Node,
+    pub(super) tx: TxId,
 }
 
 impl Drop for Committing<'_> {

@@ -43,10 +43,12 @@ impl Drop for ChangeGuard<'_> {
     }
 }
 
-/// Whether no transaction is in progress that some server has not applied yet.
-fn is_quiet(state: &mut State) -> Option<()> {
-    let quiet =
-        state.pausing.changing == 0 && state.own.decided.is_empty() && state.committing.is_empty();
+/// Whether no transaction that server `own`, which is this one, coordinates is in progress, or not applied everywhere yet.
+fn is_quiet(own: ServerId, state: &mut State) -> Option<()> {
+    let quiet = state.pausing.changing == 0
+        && !state.own.decided.keys().any(|tx| tx.server == own)
+        && state.in_doubt.is_empty()
+        && state.committing.is_empty();
     quiet.then_some(())
 }
 
@@ -65,6 +67,16 @@ impl Node {
                 self.settings.id
             ))),
         }
+    }
+
+    /// Begins a change unless the server is paused.
+    pub(crate) fn try_begin_change(&self) -> Option<ChangeGuard<'_>> {
+        let mut state = self.state();
+        if state.pausing.paused_by.is_some() {
+            return None;
+        }
+        state.pausing.changing += 1;
+        Some(ChangeGuard(self))
     }
 
     /// Returns the first version at which a transaction may now be decided: a copy contains everything before it. The
@@ -140,7 +152,11 @@ impl Node {
                 node.resume(id);
             }
         }));
-        if self.wait_until(QUIET_MAX, is_quiet).await.is_none() {
+        if self
+            .wait_until(QUIET_MAX, |state| is_quiet(self.settings.id, state))
+            .await
+            .is_none()
+        {
             self.resume(id);
             return Err(Error::Unavailable(format!(
                 "{}: decided batches are not applied on all servers after {} s: is a server down? Try again once all serve",

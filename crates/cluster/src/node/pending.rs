@@ -181,9 +181,16 @@ impl Pending {
     }
 
     /// Ends undecided transactions of earlier incarnations of a restarted coordinator: they will never be decided.
-    pub(crate) fn end_before(&mut self, server: ServerId, incarnation: u64) {
+    /// `is_decided` tells which of them this server has decided itself.
+    pub(crate) fn end_before(
+        &mut self,
+        server: ServerId,
+        incarnation: u64,
+        is_decided: impl Fn(TxId) -> bool,
+    ) {
         let stale = self.entries.keys().copied();
-        let stale = stale.filter(|tx| tx.server == server && tx.incarnation < incarnation);
+        let stale = stale
+            .filter(|tx| tx.server == server && tx.incarnation < incarnation && !is_decided(*tx));
         for tx in stale.collect::<Vec<_>>() {
             self.end(tx);
         }

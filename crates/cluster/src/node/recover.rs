@@ -1,7 +1,7 @@
 //! Recovery after a start: decided transactions are applied, undecided ones are forgotten, on all servers.
 
 use super::Node;
-use super::codec::{DECIDED, DONE, Decision, INCARNATION, SPLIT, parse_done_key};
+use super::codec::{DECIDED, DONE, Decision, INCARNATION, SPLIT, parse_transaction_key};
 use super::state::{PendingDecision, State};
 use crate::peer::{Decided, Request, Response, TxId};
 use crate::placement::SplitState;
@@ -37,19 +37,16 @@ pub(crate) fn load(engine: &Engine, map: &VnodeMap, epoch: u64) -> Result<(u64, 
         Table::Meta,
         &KeyRange::prefix(DECIDED),
         &mut |key, value| {
-            let slot = key.get(DECIDED.len()..).unwrap_or_default();
-            let mut r = Reader::new(slot);
-            let decoded = r
-                .u64("an incarnation")
-                .and_then(|i| Ok((i, r.u64("a number")?)))
-                .and_then(|slot| Ok((slot, Decision::decode(value)?)));
+            // The value first: it says which release wrote the row.
+            let decoded = Decision::decode(value);
+            let decoded = decoded.and_then(|d| Ok((parse_transaction_key(DECIDED, key)?, d)));
             match decoded {
-                Ok((slot, decision)) => {
+                Ok((tx, decision)) => {
                     let decided = PendingDecision {
                         decision: Arc::new(decision),
                         durable: true,
                     };
-                    state.own.decided.insert(slot, decided);
+                    state.own.decided.insert(tx, decided);
                     Flow::Continue(())
                 }
                 Err(e) => {
@@ -60,7 +57,7 @@ pub(crate) fn load(engine: &Engine, map: &VnodeMap, epoch: u64) -> Result<(u64, 
         },
     )?;
     store.scan(Table::Meta, &KeyRange::prefix(DONE), &mut |key, _| {
-        match parse_done_key(key) {
+        match parse_transaction_key(DONE, key) {
             Ok(tx) => {
                 state.done.insert(tx);
             }
@@ -118,19 +115,14 @@ impl Node {
         // All have applied what an earlier incarnation had decided: it was in the hellos that they answered. The rows
         // are removed with the first commit, so that a server that receives a later decision may forget having
         // applied these.
-        let earlier: Vec<(u64, u64)> = {
+        let earlier: Vec<TxId> = {
             let state = self.state();
-            let slots = state.own.decided.keys().copied();
-            slots
-                .filter(|(incarnation, _)| *incarnation < self.incarnation)
+            let own = state.own.decided.keys().copied();
+            own.filter(|tx| tx.server == self.settings.id && tx.incarnation < self.incarnation)
                 .collect()
         };
-        for (incarnation, number) in earlier {
-            self.delivered(TxId {
-                server: self.settings.id,
-                incarnation,
-                number,
-            })?;
+        for tx in earlier {
+            self.delivered(tx)?;
         }
         self.replay_all().await?;
         let mut state = self.state();
@@ -156,7 +148,7 @@ impl Node {
                     for decided in decided {
                         self.commit(decided).await?;
                     }
-                    self.state().pending.learn(to, incarnation, over);
+                    self.state().learn_ended(to, incarnation, over);
                     if self.exchange_flags(to, 0).await.is_ok() {
                         return Ok(());
                     }
@@ -183,7 +175,8 @@ impl Node {
         }
         {
             let mut state = self.state();
-            state.pending.end_before(from, incarnation);
+            let State { pending, own, .. } = &mut *state;
+            pending.end_before(from, incarnation, |tx| own.decided.contains_key(&tx));
             state.wake();
         }
         // A decision that is being written may still fail; a later one takes account of the start.
@@ -222,16 +215,13 @@ impl Node {
     fn decided_for(&self, server: ServerId) -> Vec<Decided> {
         let state = self.state();
         let decided = state.own.decided.iter().filter(|(_, d)| d.durable);
-        let decided = decided.filter_map(|((incarnation, number), d)| {
+        let decided = decided.filter_map(|(tx, d)| {
             Some(Decided {
-                tx: TxId {
-                    server: self.settings.id,
-                    incarnation: *incarnation,
-                    number: *number,
-                },
+                tx: *tx,
                 version: d.decision.version,
                 later: d.decision.later.clone(),
                 part: Some(Arc::clone(d.decision.parts.get(&server)?)),
+                idempotency_key: d.decision.idempotency_key.clone(),
             })
         });
         decided.collect()

@@ -1,12 +1,13 @@
 //! In-memory state of a node: data only, for the modules that change it.
 
-use super::codec::Decision;
+use super::codec::{Decision, decided_key};
 use super::hashed::{Map, Set};
 use super::pending::Pending;
 use crate::peer::{FindId, NamesReply, TxId};
 use crate::placement::{Growth, Partition, SplitState, Splits};
 use crate::vnode::ServerId;
-use esker_model::{Batch, Commit, Result, Version, VertexId};
+use esker_model::wire::{decode, encode};
+use esker_model::{Batch, Commit, Error, Result, Version, VertexId};
 use futures_channel::oneshot;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -47,6 +48,8 @@ pub(crate) struct State {
     pub(crate) refused: Refused,
     /// Idempotency keys of batches in progress.
     pub(crate) keys_in_progress: Set<Vec<u8>>,
+    /// Transactions of this node that another server decides and whose outcome is unknown here.
+    pub(crate) in_doubt: Map<TxId, InDoubt>,
     /// Number of changes of `splits` since the start.
     pub(crate) moves: u64,
     /// Vertices that have split and have edges here, as stored.
@@ -82,22 +85,23 @@ pub(crate) struct State {
 /// Numbered batches that were refused, and why. (Clients may intend to retry batches without a number.)
 #[derive(Debug, Default)]
 pub(crate) struct Refused {
-    why: Map<Vec<u8>, String>,
+    /// Errors as messages have them, so that a repetition gets an equal one.
+    why: Map<Vec<u8>, Vec<u8>>,
     order: VecDeque<Vec<u8>>,
 }
 
 impl Refused {
-    pub(crate) fn get(&self, name: &[u8]) -> Option<&String> {
-        self.why.get(name)
+    pub(crate) fn get(&self, name: &[u8]) -> Option<Error> {
+        decode(self.why.get(name)?).ok()
     }
 
-    pub(crate) fn add(&mut self, name: &[u8], why: String) {
+    pub(crate) fn add(&mut self, name: &[u8], why: &Error) {
         if self.order.len() >= REFUSED_MAX
             && let Some(oldest) = self.order.pop_front()
         {
             self.why.remove(&oldest);
         }
-        if self.why.insert(name.to_vec(), why).is_none() {
+        if self.why.insert(name.to_vec(), encode(why)).is_none() {
             self.order.push_back(name.to_vec());
         }
     }
@@ -113,14 +117,26 @@ impl Default for Newest {
     }
 }
 
-/// The transactions that a node coordinates.
+/// A transaction whose outcome its coordinator does not know.
+#[derive(Debug)]
+pub(crate) struct InDoubt {
+    /// Server that decides the transaction.
+    pub(crate) agent: ServerId,
+    /// Idempotency key of the batch.
+    pub(crate) idempotency_key: Vec<u8>,
+    /// Its name in [`State::keys_in_progress`], which stays in progress until the outcome is known.
+    pub(crate) request: Vec<u8>,
+}
+
+/// The transactions that a node coordinates or decides.
 #[derive(Debug, Default)]
 pub(crate) struct CoordinatedTransactions {
     next: u64,
     active: BTreeSet<u64>,
-    /// Decided transactions that some participant has not acknowledged, by incarnation and number.
-    pub(crate) decided: BTreeMap<(u64, u64), PendingDecision>,
-    /// Keys of decisions that all participants have acknowledged.
+    /// Transactions that this node decided and that some participant has not acknowledged. Of another coordinator's
+    /// transactions, that participant is the coordinator.
+    pub(crate) decided: BTreeMap<TxId, PendingDecision>,
+    /// Keys of the rows of decisions that all participants have acknowledged.
     pub(crate) done: Vec<Vec<u8>>,
 }
 
@@ -200,6 +216,26 @@ impl State {
     pub(crate) fn limit_growth(&mut self) {
         if self.growth.len() >= GROWING_MAX {
             self.growth.clear();
+        }
+    }
+
+    /// Records that all transactions of a coordinator below a number have ended, and forgets those of them that were
+    /// decided here. Their rows are removed with a later decision.
+    pub(crate) fn learn_ended(&mut self, server: ServerId, incarnation: u64, below: u64) {
+        self.pending.learn(server, incarnation, below);
+        let tx = |incarnation, number| TxId {
+            server,
+            incarnation,
+            number,
+        };
+        let ended = self
+            .own
+            .decided
+            .range(tx(0, 0)..tx(incarnation, below))
+            .map(|(tx, _)| *tx);
+        for tx in ended.collect::<Vec<_>>() {
+            self.own.decided.remove(&tx);
+            self.own.done.push(decided_key(tx));
         }
     }
 

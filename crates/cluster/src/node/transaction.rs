@@ -4,7 +4,7 @@
 //! its part in memory and answers with a floor; the version is the largest floor, so that it is later than any
 //! version read on the participants. The decision is one commit of the coordinator's engine, which includes the other
 //! participants' parts. They need not write anything before they apply their parts; a participant that forgot its
-//! part receives it again.
+//! part receives it again. `last_agent` saves a message where only one other server has a part.
 
 use super::Node;
 use super::codec::{Decision, decided_key};
@@ -40,6 +40,25 @@ pub(super) struct CoordinatorWork<'a> {
     pub(super) seen: Version,
 }
 
+/// A transaction whose parts are all prepared.
+pub(super) struct PreparedTransaction {
+    pub(super) transaction: Transaction,
+    /// The part of this server, which decides.
+    pub(super) part: Arc<Part>,
+    /// The parts of other servers.
+    pub(super) parts: Parts,
+    /// The votes; the first one is this server's.
+    pub(super) votes: Vec<Prepared>,
+    /// Incarnations of the other servers when they voted.
+    pub(super) incarnations: Vec<(ServerId, u64)>,
+}
+
+/// A decision that this server has made and applied.
+pub(super) struct DecidedTransaction {
+    pub(super) commit: Commit,
+    pub(super) decision: Arc<Decision>,
+}
+
 /// Outcome of an attempt to commit.
 pub(super) enum Attempt {
     /// Committed; whether a checkpoint contains it, too.
@@ -68,12 +87,7 @@ impl Node {
             number,
         };
         let mine = parts.remove(&self.settings.id).unwrap_or_default();
-        let mut transaction = Transaction {
-            node: Arc::clone(self),
-            tx,
-            participants: Vec::new(),
-            decided: false,
-        };
+        let mut transaction = Transaction::new(self, tx);
         // This server first: what fails here need not be sent to others.
         let here = match self
             .prepare(tx, over, aside.seen, Arc::clone(&mine))
@@ -83,6 +97,11 @@ impl Node {
             Response::Moved(_) | Response::Over => return Ok(Attempt::Retry),
             _ => return Err(unexpected(self.settings.id)),
         };
+        if let Some(agent) = self.last_agent(&mine, &parts, &aside) {
+            return self
+                .attempt_by_agent(transaction, over, here, (mine, parts), agent, aside)
+                .await;
+        }
         transaction.participants = parts.keys().copied().collect();
         let prepare = parts.iter().map(|(server, part)| {
             let request = Request::Prepare {
@@ -94,7 +113,7 @@ impl Node {
             self.request_with_incarnation(*server, request)
         });
         let answers = join_all(prepare).await;
-        let mut prepared = vec![here];
+        let mut votes = vec![here];
         let mut incarnations = Vec::with_capacity(answers.len());
         let (mut again, mut unread) = (false, false);
         let mut failure = None;
@@ -102,7 +121,7 @@ impl Node {
             match answer {
                 Ok((Response::Prepared(part), incarnation)) => {
                     incarnations.push((*server, incarnation));
-                    prepared.push(part);
+                    votes.push(part);
                 }
                 Ok((Response::Moved(splits), _)) => {
                     self.learn_splits(*server, &splits)?;
@@ -131,19 +150,46 @@ impl Node {
         if again {
             return Ok(Attempt::Retry);
         }
-        self.decide(transaction, (mine, parts), &prepared, &incarnations, aside)
-            .await
+        let changing = self.begin_change().await?;
+        let published = aside.splits.is_some() || !parts.is_empty();
+        let prepared = PreparedTransaction {
+            transaction,
+            part: mine,
+            parts,
+            votes,
+            incarnations,
+        };
+        let Some(decided) = self.decide(prepared, aside, None).await? else {
+            return Ok(Attempt::Retry);
+        };
+        drop(changing);
+        let DecidedTransaction {
+            mut commit,
+            decision,
+        } = decided;
+        if !commit.applied {
+            return Ok(Attempt::Done(commit, false));
+        }
+        self.deliver(tx, decision, &mut commit).await;
+        Ok(Attempt::Done(commit, published))
     }
 
-    /// Decides once all are prepared, unless a participant has been restarted and has forgotten its part.
-    async fn decide(
+    /// Decides once all are prepared; `None` if a participant has been restarted and has forgotten its part, or if the
+    /// transaction has ended here. The caller must have begun a change ([`Self::begin_change`]). `coordinators_key` is
+    /// the idempotency key that another coordinator stores with its part.
+    pub(super) async fn decide(
         self: &Arc<Self>,
-        mut transaction: Transaction,
-        (mine, parts): (Arc<Part>, Parts),
-        prepared: &[Prepared],
-        incarnations: &[(ServerId, u64)],
+        prepared: PreparedTransaction,
         aside: CoordinatorWork<'_>,
-    ) -> Result<Attempt> {
+        coordinators_key: Option<Vec<u8>>,
+    ) -> Result<Option<DecidedTransaction>> {
+        let PreparedTransaction {
+            mut transaction,
+            part: mine,
+            parts,
+            votes,
+            incarnations,
+        } = prepared;
         let CoordinatorWork {
             mut side_writes,
             splits,
@@ -151,9 +197,8 @@ impl Node {
             seen: _,
         } = aside;
         let tx = transaction.tx;
-        let changing = self.begin_change().await?;
         // The first floor is this server's own.
-        let floors = || prepared.iter().map(|p| p.floor);
+        let floors = || votes.iter().map(|p| p.floor);
         let own = floors().next().unwrap_or(Version::ZERO);
         // No transaction may be decided at a version as of which a copy exists.
         let latest = floors()
@@ -161,24 +206,24 @@ impl Node {
             .unwrap_or(own)
             .max(self.min_version_after_copy());
         let version = self.clock.decide(own, latest, self.time.now_millis());
-        let later = versions_later(prepared, version);
+        let later = versions_later(&votes, version);
         let decision = Arc::new(Decision {
             version,
             later,
+            idempotency_key: coordinators_key,
             parts,
         });
-        let slot = (tx.incarnation, tx.number);
         {
             let mut state = self.state();
             let state = &mut *state;
             let started_anew = |(server, incarnation): &(ServerId, u64)| {
                 state.incarnations.get(server) > Some(incarnation)
             };
-            if incarnations.iter().any(started_anew) {
-                return Ok(Attempt::Retry);
+            if incarnations.iter().any(started_anew) || state.pending.is_over(tx) {
+                return Ok(None);
             }
             if !decision.parts.is_empty() {
-                let key = decided_key(tx.incarnation, tx.number);
+                let key = decided_key(tx);
                 side_writes
                     .rows
                     .push((Table::Meta, key, Some(decision.encode())));
@@ -186,7 +231,7 @@ impl Node {
                     decision: Arc::clone(&decision),
                     durable: false,
                 };
-                state.own.decided.insert(slot, decided);
+                state.own.decided.insert(tx, decided);
             }
             if let Some((id, _)) = &splits {
                 state.deciding.insert(*id);
@@ -221,28 +266,24 @@ impl Node {
                 state.deciding.remove(&id);
             }
             if done.is_err() {
-                state.own.decided.remove(&slot);
+                state.own.decided.remove(&tx);
             }
             state.wake();
         }
-        let mut commit = done?;
-        if !commit.applied {
-            // An equal batch was applied meanwhile, so this one was not.
-            self.state().own.decided.remove(&slot);
-            return Ok(Attempt::Done(commit, false));
-        }
-        {
-            let mut state = self.state();
-            if let Some(decided) = state.own.decided.get_mut(&slot) {
+        let commit = done?;
+        let mut state = self.state();
+        if commit.applied {
+            if let Some(decided) = state.own.decided.get_mut(&tx) {
                 decided.durable = true;
             }
             state.pending.end(tx);
             state.wake();
+        } else {
+            // An equal batch was applied meanwhile, so this one was not.
+            state.own.decided.remove(&tx);
         }
-        drop(transaction);
-        drop(changing);
-        self.deliver(tx, decision, &mut commit).await;
-        Ok(Attempt::Done(commit, published))
+        drop(state);
+        Ok(Some(DecidedTransaction { commit, decision }))
     }
 
     /// Delivers the decision to all participants. Those that do not answer get it again later; the caller does not
@@ -306,18 +347,17 @@ impl Node {
 
     /// Forgets a decision that all have acknowledged. If its rows cannot be removed, it stays.
     pub(crate) fn delivered(&self, tx: TxId) -> Result<()> {
-        let slot = (tx.incarnation, tx.number);
         let decision = {
             let state = self.state();
-            let decided = state.own.decided.get(&slot);
+            let decided = state.own.decided.get(&tx);
             decided.map(|d| Arc::clone(&d.decision))
         };
         let deleted =
             decision.map_or(Ok(false), |decision| self.remove_transferred(tx, &decision))?;
         let mut state = self.state();
-        let known = state.own.decided.remove(&slot);
+        let known = state.own.decided.remove(&tx);
         if known.is_some() && !deleted {
-            state.own.done.push(decided_key(tx.incarnation, tx.number));
+            state.own.done.push(decided_key(tx));
         }
         if tx.incarnation == self.incarnation {
             state.own.end(tx.number);
@@ -339,6 +379,7 @@ impl Node {
                 version: decision.version,
                 later: decision.later.clone(),
                 part,
+                idempotency_key: None,
             })
         };
         let part = decision.parts.get(&server).cloned().unwrap_or_default();
@@ -410,11 +451,23 @@ impl Node {
 }
 
 /// An undecided transaction: if it is dropped before the decision (by a failure or a cancelled call), it is aborted everywhere.
-struct Transaction {
+pub(super) struct Transaction {
     node: Arc<Node>,
-    tx: TxId,
+    pub(super) tx: TxId,
     participants: Vec<ServerId>,
-    decided: bool,
+    /// Whether the transaction may have been decided, so that it must not be aborted here.
+    pub(super) decided: bool,
+}
+
+impl Transaction {
+    pub(super) fn new(node: &Arc<Node>, tx: TxId) -> Self {
+        Self {
+            node: Arc::clone(node),
+            tx,
+            participants: Vec::new(),
+            decided: false,
+        }
+    }
 }
 
 impl Drop for Transaction {
@@ -428,7 +481,9 @@ impl Drop for Transaction {
             state.pending.end(self.tx);
             state.wake();
             if self.participants.is_empty() {
-                state.own.end(self.tx.number);
+                if self.tx.server == node.settings.id {
+                    state.own.end(self.tx.number);
+                }
                 return;
             }
         }

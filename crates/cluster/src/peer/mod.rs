@@ -17,7 +17,7 @@ pub use travel::{
 };
 pub(crate) use txn::is_object;
 pub use txn::{
-    Adopt, Change, Decided, Part, PartOp, Prepared, RawRow, RawTable, TableFile, TxId,
+    Adopt, Change, Decided, Delegated, Part, PartOp, Prepared, RawRow, RawTable, TableFile, TxId,
     entries_vertex, identity_vertex, row_lock,
 };
 
@@ -140,6 +140,13 @@ pub enum Request {
     Resume {
         /// Id of the pause.
         id: u64,
+    },
+    /// Prepares the receiver's part of a transaction that its coordinator has prepared, and decides the transaction.
+    Decide(Delegated),
+    /// Asks for the outcome of a [`Request::Decide`]. If the transaction is not decided, it never will be.
+    Outcome {
+        /// The transaction, coordinated by the sender.
+        tx: TxId,
     },
 }
 
@@ -336,6 +343,20 @@ pub enum Response {
     Objects(ObjectReply),
     /// Response to [`Request::Names`].
     Names(NamesReply),
+    /// Response to [`Request::Decide`] and [`Request::Outcome`]: the transaction is decided, and the responder has
+    /// applied its part.
+    Decided {
+        /// Version of the transaction.
+        version: Version,
+        /// By index in the batch: changes that take another, later version.
+        later: Vec<(u32, Version)>,
+        /// Number of vertices that the responder created; 0 in a response to [`Request::Outcome`].
+        vertices_created: u64,
+        /// Number of edges that the responder created; likewise.
+        edges_created: u64,
+        /// Number of changes that were there before; likewise.
+        unchanged: u64,
+    },
 }
 
 wire_newtype!(ServerId);
@@ -372,6 +393,8 @@ wire_enum!(Request {
     14 Pause { id },
     15 Copy { id, version, to },
     16 Resume { id },
+    17 Decide(delegated),
+    18 Outcome { tx },
 });
 wire_struct!(ApplyOptions {
     retained,
@@ -421,6 +444,7 @@ wire_enum!(Response {
     22 Travel(reply),
     23 Objects(reply),
     24 Names(reply),
+    25 Decided { version, later, vertices_created, edges_created, unchanged },
 });
 
 #[cfg(test)]

@@ -212,12 +212,36 @@ fn later() -> impl Strategy<Value = Vec<(u32, Version)>> {
 }
 
 fn decided() -> impl Strategy<Value = Decided> {
-    (tx(), version(), later(), option::of(part())).prop_map(|(tx, version, later, part)| Decided {
-        tx,
-        version,
-        later,
-        part,
-    })
+    let key = option::of(vec(any::<u8>(), 0..9));
+    (tx(), version(), later(), option::of(part()), key).prop_map(
+        |(tx, version, later, part, idempotency_key)| Decided {
+            tx,
+            version,
+            later,
+            part,
+            idempotency_key,
+        },
+    )
+}
+
+fn delegated() -> impl Strategy<Value = Delegated> {
+    let vote = (version(), later()).prop_map(|(floor, later)| Prepared { floor, later });
+    let numbers = (any::<u64>(), any::<u64>());
+    let key = option::of(vec(any::<u8>(), 0..9));
+    (tx(), numbers, version(), vote, (part(), part()), key).prop_map(
+        |(tx, (over, incarnation), seen, prepared, (coordinators, part), idempotency_key)| {
+            Delegated {
+                tx,
+                over,
+                seen,
+                incarnation,
+                prepared,
+                coordinators,
+                part,
+                idempotency_key,
+            }
+        },
+    )
 }
 
 fn schema_change() -> impl Strategy<Value = SchemaChange> {
@@ -459,6 +483,8 @@ fn request() -> impl Strategy<Value = Request> {
             ),
         decided().prop_map(Request::Commit),
         tx().prop_map(|tx| Request::Abort { tx }),
+        delegated().prop_map(Request::Decide),
+        tx().prop_map(|tx| Request::Outcome { tx }),
         vec(schema_change(), 0..3).prop_map(|changes| Request::Define { changes }),
         Just(Request::Schema),
         vec(id(), 0..3).prop_map(|of| Request::Splits { of }),
@@ -566,6 +592,15 @@ fn response() -> impl Strategy<Value = Response> {
             vertices_created: n[0],
             edges_created: n[1],
             unchanged: n[2],
+        }),
+        (version(), later(), any::<[u64; 3]>()).prop_map(|(version, later, n)| {
+            Response::Decided {
+                version,
+                later,
+                vertices_created: n[0],
+                edges_created: n[1],
+                unchanged: n[2],
+            }
         }),
         (
             version(),

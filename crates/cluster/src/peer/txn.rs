@@ -177,6 +177,29 @@ pub struct Decided {
     pub later: Vec<(u32, Version)>,
     /// The receiver's part, if the receiver may have forgotten it.
     pub part: Option<Arc<Part>>,
+    /// Idempotency key that the receiver stores with its part; for the coordinator if another server decided.
+    pub idempotency_key: Option<Vec<u8>>,
+}
+
+/// A transaction that its coordinator has prepared, and that the only other server decides.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Delegated {
+    /// Id of the transaction.
+    pub tx: TxId,
+    /// All transactions of the coordinator below this number have ended everywhere.
+    pub over: u64,
+    /// Highest version that the client has seen.
+    pub seen: Version,
+    /// Incarnation of the receiver that may decide; a later one may have forgotten that it refused.
+    pub incarnation: u64,
+    /// The coordinator's vote that its part can be done.
+    pub prepared: Prepared,
+    /// The coordinator's part, which it applies once the transaction is decided.
+    pub coordinators: Arc<Part>,
+    /// Changes that the receiver prepares and applies.
+    pub part: Arc<Part>,
+    /// Idempotency key that the coordinator stores with its part.
+    pub idempotency_key: Option<Vec<u8>>,
 }
 
 impl Change {
@@ -349,5 +372,16 @@ wire_struct!(Decided {
     tx,
     version,
     later,
-    part
+    part,
+    idempotency_key
+});
+wire_struct!(Delegated {
+    tx,
+    over,
+    seen,
+    incarnation,
+    prepared,
+    coordinators,
+    part,
+    idempotency_key
 });

@@ -246,6 +246,38 @@ impl ProducerRecord {
     }
 }
 
+/// Whether a batch must be applied, by its producer's stored record: false if it was applied or is settled. Fails if the
+/// batch is refused for its number or its age; one that passes cannot be refused for them later.
+pub(crate) fn must_apply(
+    store: &dyn Read,
+    numbered: &ProducerKey,
+    now_millis: u64,
+) -> Result<bool> {
+    let record = ProducerRecord::read(store, &numbered.producer)?;
+    admits(record.as_ref(), numbered, now_millis)
+}
+
+fn admits(
+    record: Option<&ProducerRecord>,
+    numbered: &ProducerKey,
+    now_millis: u64,
+) -> Result<bool> {
+    if record.is_some_and(|r| r.has(numbered.sequence)) {
+        return Ok(false);
+    }
+    check_age(numbered, now_millis, record.map_or(now_millis, |r| r.since))?;
+    let floor = numbered.settled_below.max(record.map_or(0, |r| r.floor));
+    let span = numbered.sequence - floor.min(numbered.sequence);
+    if span >= SEQUENCE_SPAN_MAX {
+        return Err(Error::Limit {
+            what: "the number of batches between a client's oldest open one and its newest".into(),
+            got: span,
+            limit: SEQUENCE_SPAN_MAX - 1,
+        });
+    }
+    Ok(true)
+}
+
 /// Whether the stored record says that a batch was applied or is settled.
 pub(crate) fn applied(store: &dyn Read, numbered: &ProducerKey) -> Result<bool> {
     let record = ProducerRecord::read(store, &numbered.producer)?;
@@ -301,21 +333,7 @@ impl Producers {
             self.cached.insert(*sender, record);
         }
         let record = self.changed.get(sender).or_else(|| self.cached.get(sender));
-        if record.is_some_and(|r| r.has(numbered.sequence)) {
-            return Ok(false);
-        }
-        check_age(numbered, now_millis, record.map_or(now_millis, |r| r.since))?;
-        let floor = numbered.settled_below.max(record.map_or(0, |r| r.floor));
-        let span = numbered.sequence - floor.min(numbered.sequence);
-        if span >= SEQUENCE_SPAN_MAX {
-            return Err(Error::Limit {
-                what: "the number of batches between a client's oldest open one and its newest"
-                    .into(),
-                got: span,
-                limit: SEQUENCE_SPAN_MAX - 1,
-            });
-        }
-        Ok(true)
+        admits(record, numbered, now_millis)
     }
 
     /// Records that a batch of this group was applied.

@@ -21,7 +21,7 @@ mod vertex;
 pub(crate) use checks::{check_properties, check_row, check_static, check_tag_name, check_vertex};
 pub(crate) use effects::{CommitKind, Effects};
 pub(crate) use idempotency::{
-    ProducerRecord, Producers, applied as was_applied, parse as parse_idempotency_key,
+    ProducerRecord, Producers, applied as was_applied, must_apply, parse as parse_idempotency_key,
 };
 pub(crate) use object::{check_identity, check_object};
 pub(crate) use overlay::Overlay;

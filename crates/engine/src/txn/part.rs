@@ -4,10 +4,13 @@
 //! The two directions of an edge may belong to two engines, so each is written separately here.
 
 use super::checks::{check_properties, check_row};
-use super::{BatchStatus, CommitKind, Group, Overlay, Txn, Writer, committed, lock, lost_write};
+use super::{
+    BatchStatus, CommitKind, Group, Overlay, Txn, Writer, committed, lock, lost_write, must_apply,
+};
 use crate::Engine;
 use crate::names::{IngestLoad, IngestedRows};
 use crate::object::{BulkTag, GroupTag};
+use esker_model::idempotency::ProducerKey;
 use esker_model::key::{Counter, EdgeKey};
 use esker_model::limits::PROPERTIES_MAX;
 use esker_model::object::{Identity, ObjectId};
@@ -228,6 +231,12 @@ impl Engine {
                 Ok(Some(version.max(effects.max_assigned.0)))
             })
         })
+    }
+
+    /// Whether a numbered batch must be applied: false if it was applied before. Fails if the batch is refused for its
+    /// number or its age; one that passes is not refused for them later.
+    pub fn must_apply(&self, numbered: &ProducerKey) -> Result<bool> {
+        must_apply(&*self.store, numbered, self.clock.now_millis())
     }
 
     /// Refuses a mutation that is invalid in every state of the database: names, kinds, sizes. A `PutEdge` that passes cannot fail.

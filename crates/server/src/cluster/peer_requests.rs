@@ -75,7 +75,12 @@ impl Cluster {
 fn is_short(request: &Request) -> bool {
     match request {
         Request::Prepare { part, .. } => part.ops.len() <= SMALL_BATCH_MUTATIONS_MAX,
-        Request::Apply { .. } | Request::Commit(_) | Request::Abort { .. } | Request::Ping => true,
+        Request::Decide(delegated) => delegated.part.ops.len() <= SMALL_BATCH_MUTATIONS_MAX,
+        Request::Apply { .. }
+        | Request::Commit(_)
+        | Request::Abort { .. }
+        | Request::Outcome { .. }
+        | Request::Ping => true,
         _ => false,
     }
 }

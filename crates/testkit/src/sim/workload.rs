@@ -8,6 +8,7 @@ use super::request::ClientRequest;
 use crate::history::{START_MILLIS, traversal};
 use crate::rng::Rng;
 use crate::test_graph::TestGraph;
+use esker_model::idempotency::ProducerKey;
 use esker_model::key::RowKey;
 use esker_model::traversal::{Budget, Strategy};
 use esker_model::{
@@ -177,7 +178,7 @@ impl WorkloadGraph {
             batch.push(Op::EnsureVertex { vertex, key });
         }
         self.tag(rng, &mut batch, number);
-        batch.idempotency_key = Some(number.to_be_bytes().to_vec());
+        batch.idempotency_key = Some(idempotency_key(number));
         batch
     }
 
@@ -204,7 +205,7 @@ impl WorkloadGraph {
             batch.mutations.push(Mutation { version, op });
         }
         self.tag(rng, &mut batch, number);
-        batch.idempotency_key = Some(number.to_be_bytes().to_vec());
+        batch.idempotency_key = Some(idempotency_key(number));
         batch
     }
 
@@ -448,7 +449,7 @@ impl WorkloadGraph {
                 }
                 ClientRequest::Diff(select, most(rng))
             }
-            73..75 => ClientRequest::Applied(rng.number_below(20).to_be_bytes().to_vec()),
+            73..75 => ClientRequest::Applied(idempotency_key(rng.number_below(20) as u64)),
             75..100 => {
                 let mut chain = traversal(&self.graph, rng);
                 // The generator draws versions of another clock.
@@ -543,6 +544,32 @@ impl WrittenItems {
             }
         }
     }
+}
+
+/// Returns the idempotency key of the batch with a number: mostly one of a producer, sometimes one of another form.
+/// Servers treat them differently.
+fn idempotency_key(number: u64) -> Vec<u8> {
+    if number.is_multiple_of(5) {
+        return number.to_be_bytes().to_vec();
+    }
+    let mut producer = [0; 16];
+    producer[..8].copy_from_slice(&number.to_be_bytes());
+    let key = ProducerKey {
+        producer,
+        sequence: 0,
+        settled_below: 0,
+        created_millis: START_MILLIS,
+    };
+    key.encode()
+}
+
+/// Returns the number of the batch with an idempotency key that this module made.
+pub fn number_of_key(idempotency_key: &[u8]) -> Option<u64> {
+    let number = match ProducerKey::parse(idempotency_key) {
+        Ok(Some(numbered)) => numbered.producer[..8].try_into().ok()?,
+        _ => idempotency_key.try_into().ok()?,
+    };
+    Some(u64::from_be_bytes(number))
 }
 
 /// Returns the batch number of a tag.

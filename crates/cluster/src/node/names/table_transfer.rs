@@ -243,7 +243,7 @@ impl Node {
             }
             let last = side_writes.rows.len() < REMOVAL_BATCH;
             if last {
-                let key = decided_key(tx.incarnation, tx.number);
+                let key = decided_key(tx);
                 side_writes.rows.push((Table::Meta, key, None));
             }
             let version = self.clock.tick(self.time.now_millis());
@@ -263,17 +263,11 @@ impl Node {
         let decided: Vec<_> = {
             let state = self.state();
             let all = state.own.decided.iter();
-            all.map(|(slot, d)| (*slot, Arc::clone(&d.decision)))
-                .collect()
+            all.map(|(tx, d)| (*tx, Arc::clone(&d.decision))).collect()
         };
-        for ((incarnation, number), decision) in decided {
-            let tx = TxId {
-                server: self.settings.id,
-                incarnation,
-                number,
-            };
+        for (tx, decision) in decided {
             if self.remove_transferred(tx, &decision)? {
-                self.state().own.decided.remove(&(incarnation, number));
+                self.state().own.decided.remove(&tx);
             }
         }
         Ok(())

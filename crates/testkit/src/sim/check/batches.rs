@@ -4,7 +4,7 @@ use super::Findings;
 use crate::model::GraphModel;
 use crate::sim::client::Record;
 use crate::sim::request::{ClientRequest, ClientResponse};
-use crate::sim::workload::{TAG, WorkloadParams, tag_of};
+use crate::sim::workload::{TAG, WorkloadParams, number_of_key, tag_of};
 use esker_model::{
     Batch, Edge, ErrorKind, Op, Schema, Value, Version, VertexChange, VertexEvent, VertexId,
 };
@@ -59,8 +59,7 @@ pub struct Order {
 }
 
 fn number_of(batch: &Batch) -> Option<u64> {
-    let idempotency_key = batch.idempotency_key.as_deref()?;
-    Some(u64::from_be_bytes(idempotency_key.try_into().ok()?))
+    number_of_key(batch.idempotency_key.as_deref()?)
 }
 
 /// Orders all batches and records contradictions to the clients' responses. `faultless`: there were no faults, so
