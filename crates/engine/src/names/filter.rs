@@ -8,10 +8,12 @@ use esker_model::VertexId;
 use foldhash::fast::FixedState;
 use std::collections::HashMap;
 
-/// Maximum size of all filters in bytes; the largest is evicted first.
+/// Maximum size of all filters in bytes; the largest are evicted first.
 const BYTES_MAX: usize = 64 << 20;
-/// Names in the first generation; each next one has four times as many.
-const FIRST_NAMES: usize = 1 << 12;
+/// Names in the first generation: most directories have fewer.
+const FIRST_NAMES: usize = 1 << 6;
+/// Names in the second generation; each next one has four times as many.
+const SECOND_NAMES: usize = 1 << 12;
 /// Bits of a block: one line of the processor's cache.
 const BLOCK_BITS: usize = 512;
 /// Names in a block, about fifteen bits each.
@@ -83,7 +85,10 @@ impl Filter {
     fn add(&mut self, hash: u64) -> usize {
         let full = self.generations.last().is_none_or(|g| g.left == 0);
         if full {
-            let names = FIRST_NAMES << (2 * self.generations.len());
+            let names = match self.generations.len() {
+                0 => FIRST_NAMES,
+                n => SECOND_NAMES << (2 * (n - 1)),
+            };
             self.generations.push(FilterGeneration::new(names));
         }
         if let Some(last) = self.generations.last_mut() {
@@ -143,12 +148,18 @@ impl Filters {
         };
         self.bytes += filter.add(hash);
         if self.bytes > self.bytes_max {
-            let largest = self
-                .of
-                .iter()
-                .max_by_key(|(_, f)| f.bytes())
-                .map(|(id, _)| *id);
-            self.forget(largest);
+            self.evict();
+        }
+    }
+
+    /// Drops the largest filters until half of the memory is free, so that the search for them pays off.
+    fn evict(&mut self) {
+        let mut sizes: Vec<_> = self.of.iter().map(|(id, f)| (f.bytes(), *id)).collect();
+        sizes.sort_unstable();
+        while self.bytes > self.bytes_max / 2
+            && let Some((_, id)) = sizes.pop()
+        {
+            self.forget(Some(id));
         }
     }
 
@@ -210,11 +221,23 @@ mod tests {
         filters.begin(large);
         filters.begin(small);
         filters.add(small, 1);
-        // Three generations of 4,096 to 65,536 names exceed the limit.
+        // The generations of 64 to 16,384 names exceed the limit.
         for n in 0..50_000 {
             filters.add(large, hash(n));
         }
         assert!(filters.bytes <= 1 << 16);
         assert!(filters.lacks(small, 2) && !filters.lacks(large, hash(70_000)));
+    }
+
+    #[test]
+    fn small_directories_use_little_memory() {
+        let mut filters = Filters::default();
+        for n in 0..1_000_u16 {
+            let mut id = [0; 16];
+            id[..2].copy_from_slice(&n.to_be_bytes());
+            filters.begin(VertexId(id));
+            (0..40).for_each(|name| filters.add(VertexId(id), hash(name)));
+        }
+        assert!(filters.bytes <= 1_000 * 128, "{} bytes", filters.bytes);
     }
 }
