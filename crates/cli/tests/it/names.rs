@@ -401,6 +401,43 @@ fn what_changed_in_a_tree_is_all_that_the_next_scan_writes() {
     });
 }
 
+/// A directory is sent in parts, and its subdirectories come in the batches of other directories.
+#[test]
+fn a_directory_with_more_entries_than_a_part_is_compared_as_a_whole() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = dir.path();
+    let tree = at.join("tree");
+    std::fs::create_dir_all(&tree).unwrap();
+    let flat = |n: u32| tree.join(format!("f{n}"));
+    let fill = |numbers: std::ops::Range<u32>| {
+        for n in numbers {
+            if n % 500 == 0 {
+                std::fs::create_dir(flat(n)).unwrap();
+                std::fs::write(flat(n).join("below"), "").unwrap();
+            } else {
+                std::fs::write(flat(n), "").unwrap();
+            }
+        }
+    };
+    let counts = || {
+        let tree = tree.to_string_lossy();
+        let scan = json(at, &["import", "tree", "lab.esker", &tree, "--at", "/t"])[0].clone();
+        ["entries", "new", "changed", "removed", "unreadable"]
+            .map(|name| scan[name].as_u64().unwrap())
+    };
+    fill(0..9_001);
+    assert_eq!(counts(), [9_020, 9_020, 0, 0, 0]);
+    assert_eq!(counts(), [9_020, 0, 0, 0, 0]);
+    fill(9_001..14_001);
+    std::fs::remove_file(flat(1)).unwrap();
+    std::fs::remove_dir_all(flat(500)).unwrap();
+    std::fs::write(flat(8_999), "longer").unwrap();
+    // The file and its directory are changed.
+    assert_eq!(counts(), [14_027, 5_010, 2, 3, 0]);
+    assert_eq!(counts(), [14_027, 0, 0, 0, 0]);
+    sound(at);
+}
+
 #[test]
 fn a_scan_that_is_killed_goes_on() {
     let dir = tempfile::tempdir().unwrap();

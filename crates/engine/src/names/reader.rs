@@ -383,7 +383,15 @@ pub(super) fn entry(
 ) -> Result<(Cookie, Entry)> {
     let (_, hash, n) = decode_dentry_key(key).map_err(rows::corrupt)?;
     let dentry = Dentry::decode(value).map_err(rows::corrupt)?;
-    let name = dentry.name.clone();
-    let inode = rows::inode(rows, dentry)?;
-    Ok((Cookie { hash, n }, Entry { name, inode }))
+    let entry = match dentry.inode {
+        DentryInode::Inline(inode) => Entry {
+            name: dentry.name,
+            inode,
+        },
+        DentryInode::Linked(_) => Entry {
+            name: dentry.name.clone(),
+            inode: rows::inode(rows, dentry)?,
+        },
+    };
+    Ok((Cookie { hash, n }, entry))
 }

@@ -55,6 +55,11 @@ pub(super) fn stat_path(path: &Path) -> std::io::Result<FileMetadata> {
     Ok(of_stat(&fs::statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW)?))
 }
 
+/// Reads the metadata of an open directory.
+pub(super) fn stat_open(directory: impl AsFd) -> std::io::Result<FileMetadata> {
+    Ok(of_stat(&fs::fstat(directory)?))
+}
+
 fn of_statx(s: &Statx) -> FileMetadata {
     let time = |t: &fs::StatxTimestamp| Some(nanos(t.tv_sec, t.tv_nsec));
     let device = |major: u32, minor: u32| fs::makedev(major, minor);
@@ -130,7 +135,7 @@ impl FileMetadata {
     }
 
     /// Returns the attributes for creating the file.
-    pub(super) fn new_file(&self) -> NewFile {
+    pub(super) fn into_new_file(self) -> NewFile {
         NewFile {
             mode: self.mode,
             umask: 0,
@@ -140,7 +145,7 @@ impl FileMetadata {
             blocks: self.blocks,
             rdev: self.rdev,
             times: self.times,
-            content: self.target.clone().map_or(Content::None, Content::Symlink),
+            content: self.target.map_or(Content::None, Content::Symlink),
             xattrs: Vec::new(),
         }
     }
@@ -206,11 +211,11 @@ pub(super) fn removal(database: &Database, path: &NamePath, out: &mut Vec<Change
 /// Returns the change of a directory's own attributes, after those of its entries; `None` if it cannot be read any more.
 pub(super) fn directory_change(
     database: &Database,
-    real: &Path,
+    found: std::io::Result<FileMetadata>,
     path: NamePath,
     removed: bool,
 ) -> Option<Change> {
-    let found = stat_path(real).ok()?;
+    let found = found.ok()?;
     let inode = database.stat(None, &path, false).ok()?;
     let set = found.changes(&inode, removed)?;
     Some(Change::Set {

@@ -8,10 +8,10 @@ mod compare;
 mod walk;
 
 use crate::args::{ImportTreeArgs, RowFormat};
-use batch::FileBatch;
+use batch::{BatchSender, FileBatch};
 use compare::FileMetadata;
 use esker::Database;
-use esker_model::namespace::{Change, Errno, NamePath, Namespace as _};
+use esker_model::namespace::{Change, Errno, Name, NamePath, Namespace as _};
 use esker_model::{Cancel as _, Error};
 use esker_terminal::context::Context;
 use esker_terminal::exit::{Outcome, usage};
@@ -40,10 +40,45 @@ pub(super) struct Tally {
     pub(super) failed: u64,
 }
 
+/// Changes of a directory, or of a part of it, in the order in which they are applied.
+pub(super) struct DirectoryPart {
+    pub(super) directory: NamePath,
+    pub(super) changes: Vec<Change>,
+    new: Vec<(Name, FileMetadata)>,
+    /// The change of the directory's own attributes.
+    pub(super) last: Option<Change>,
+    /// Number of entries read since the thread's message before.
+    pub(super) entries: u64,
+}
+
+impl DirectoryPart {
+    fn of(directory: &NamePath) -> Self {
+        Self {
+            directory: directory.clone(),
+            changes: Vec::new(),
+            new: Vec::new(),
+            last: None,
+            entries: 0,
+        }
+    }
+
+    fn len(&self) -> usize {
+        self.changes.len() + self.new.len() + usize::from(self.last.is_some())
+    }
+
+    fn into_changes(self) -> impl Iterator<Item = Change> {
+        let directory = self.directory;
+        let new = self
+            .new
+            .into_iter()
+            .map(move |(name, found)| Change::Create(directory.join(&name), found.into_new_file()));
+        self.changes.into_iter().chain(new).chain(self.last)
+    }
+}
+
 /// Messages of a reader.
 pub(super) enum Message {
-    /// The changes of a directory, or of a part of it, and the number of entries read.
-    Directory(Vec<Change>, u64),
+    Directory(DirectoryPart),
     /// A further name of a file, applied at the end, when both directories exist.
     Link {
         /// The file's first name.
@@ -72,7 +107,7 @@ pub(crate) fn run(args: &ImportTreeArgs, context: &mut Context) -> anyhow::Resul
     let began = Instant::now();
     let own_path = args.tree.at.is_none();
     let cluster = database.is_cluster()?;
-    make_parents(&database, &canonical, &at, own_path)?;
+    let is_new = make_parents(&database, &canonical, &at, own_path)?;
     let interrupt = context.interrupt.clone();
     let limits = ScanLimits {
         rate: args.tree.rate,
@@ -88,7 +123,7 @@ pub(crate) fn run(args: &ImportTreeArgs, context: &mut Context) -> anyhow::Resul
     let mut tally = Tally::default();
     let (mut links, mut touched) = (BTreeMap::new(), BTreeMap::new());
     let progress = Progress::rows(context.globals.quiet, "scanning");
-    let walk = TreeReader::new(&database, limits, canonical, at.clone());
+    let walk = TreeReader::new(&database, limits, canonical, at, is_new);
     std::thread::scope(|scope| -> anyhow::Result<()> {
         let (send, receive) = mpsc::sync_channel(QUEUE);
         for _ in 0..args.tree.workers {
@@ -98,16 +133,17 @@ pub(crate) fn run(args: &ImportTreeArgs, context: &mut Context) -> anyhow::Resul
         drop(send);
         let mut changes = Vec::new();
         let mut batch = FileBatch::new(cluster);
+        let mut sender = BatchSender::start(scope, &database);
         let written = (|| -> anyhow::Result<()> {
             for message in &receive {
                 match message {
-                    Message::Directory(more, entries) => {
-                        tally.entries += entries;
+                    Message::Directory(part) => {
+                        tally.entries += part.entries;
                         progress.at(tally.entries);
                         // Separate changes and a batch may depend on each other, so one is sent before the other grows.
-                        if let Err(more) = batch.add(more) {
-                            flush(&database, &mut batch, &mut changes, &mut tally, context)?;
-                            changes.extend(more);
+                        if let Err(part) = batch.add(part) {
+                            flush(&database, &mut batch, &mut sender, &mut tally, context)?;
+                            changes.extend(part.into_changes());
                         } else if !changes.is_empty() {
                             write(&database, &mut changes, &mut tally, context)?;
                         }
@@ -115,7 +151,8 @@ pub(crate) fn run(args: &ImportTreeArgs, context: &mut Context) -> anyhow::Resul
                             write(&database, &mut changes, &mut tally, context)?;
                         }
                         if batch.is_due() {
-                            flush(&database, &mut batch, &mut changes, &mut tally, context)?;
+                            take_answer(&database, &mut sender, &mut tally, context)?;
+                            batch.take().map(|full| sender.start_sending(full));
                         }
                     }
                     Message::Link { from, to, real } => {
@@ -127,7 +164,7 @@ pub(crate) fn run(args: &ImportTreeArgs, context: &mut Context) -> anyhow::Resul
                     Message::Problem(text) => report_problem(&mut tally, context, &text),
                 }
             }
-            flush(&database, &mut batch, &mut changes, &mut tally, context)?;
+            flush(&database, &mut batch, &mut sender, &mut tally, context)?;
             write(&database, &mut changes, &mut tally, context)
         })();
         // Readers end when their receiver is gone.
@@ -144,7 +181,8 @@ pub(crate) fn run(args: &ImportTreeArgs, context: &mut Context) -> anyhow::Resul
     write(&database, &mut changes, &mut tally, context)?;
     // A hard link changes the times of the file and its directory; they are set to those of this machine.
     for (at, real) in touched {
-        changes.extend(compare::directory_change(&database, &real, at, false));
+        let found = compare::stat_path(&real);
+        changes.extend(compare::directory_change(&database, found, at, false));
     }
     write(&database, &mut changes, &mut tally, context)?;
     drop(progress);
@@ -162,13 +200,13 @@ pub(crate) fn run(args: &ImportTreeArgs, context: &mut Context) -> anyhow::Resul
     })
 }
 
-/// Creates the directories above the tree, with this machine's attributes.
+/// Creates the directory of the tree and those above it, with this machine's attributes; returns whether the tree's is new.
 fn make_parents(
     database: &Database,
     directory: &Path,
     at: &NamePath,
     own_path: bool,
-) -> anyhow::Result<()> {
+) -> anyhow::Result<bool> {
     let mut missing = Vec::new();
     let (mut next, mut real) = (at.clone(), Some(directory));
     while !next.is_root() {
@@ -179,14 +217,15 @@ fn make_parents(
         next = next.parent();
         real = real.and_then(Path::parent).filter(|_| own_path);
     }
+    let is_new = !missing.is_empty();
     while let Some((path, real)) = missing.pop() {
         let found = match real {
             Some(real) => compare::stat_path(real)?,
             None => FileMetadata::directory(),
         };
-        super::apply(database, None, Change::Create(path, found.new_file()))?;
+        super::apply(database, None, Change::Create(path, found.into_new_file()))?;
     }
-    Ok(())
+    Ok(is_new)
 }
 
 fn report_problem(tally: &mut Tally, context: &Context, text: &str) {
@@ -198,20 +237,36 @@ fn report_problem(tally: &mut Tally, context: &Context, text: &str) {
     }
 }
 
-/// Sends the batch; if it is refused, its changes are sent one by one.
+/// Sends the batch and waits until it is written.
 fn flush(
     database: &Database,
     batch: &mut FileBatch,
-    changes: &mut Vec<Change>,
+    sender: &mut BatchSender,
     tally: &mut Tally,
     context: &Context,
 ) -> anyhow::Result<()> {
-    let (made, mut alone) = batch.send(database)?;
+    take_answer(database, sender, tally, context)?;
+    if let Some(rest) = batch.take() {
+        sender.start_sending(rest);
+        take_answer(database, sender, tally, context)?;
+    }
+    Ok(())
+}
+
+/// Waits for the batch that is being sent; if it is refused, its changes are sent one by one.
+fn take_answer(
+    database: &Database,
+    sender: &mut BatchSender,
+    tally: &mut Tally,
+    context: &Context,
+) -> anyhow::Result<()> {
+    let Some((made, mut alone)) = sender.answer()? else {
+        return Ok(());
+    };
     tally.made += made;
     while !alone.is_empty() {
         let rest = alone.split_off(alone.len().min(super::BATCH));
-        changes.append(&mut alone);
-        write(database, changes, tally, context)?;
+        write(database, &mut alone, tally, context)?;
         alone = rest;
     }
     Ok(())

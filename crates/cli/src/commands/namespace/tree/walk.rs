@@ -1,20 +1,30 @@
 //! Traversal of a directory tree with several threads.
 
-use super::Message;
 use super::compare::{self, FileMetadata};
+use super::{DirectoryPart, Message};
 use esker::Database;
 use esker_model::Cancel as _;
-use esker_model::namespace::{Change, Inode, Name, NamePath, Namespace as _, display};
+use esker_model::namespace::{
+    Change, Inode, Name, NamePath, Namespace as _, PATH_BYTES_MAX, SetAttributes, display,
+};
 use esker_terminal::interrupt::Interrupt;
-use rustix::fs::{self, Dir, Mode, OFlags};
+use foldhash::fast::RandomState;
+use rustix::fs::{self, Mode, OFlags, RawDir};
+use rustix::io::Errno as Os;
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::ffi::OsStr;
+use std::fmt::Display;
+use std::mem::MaybeUninit;
 use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+/// Size of the buffer for the entries of a directory: one system call reads about 1,500.
+const LISTING_BYTES: usize = 1 << 16;
 
 /// Options of the traversal.
 pub(super) struct ScanLimits {
@@ -53,6 +63,81 @@ struct ScanWork {
     tasks: Vec<ScanTask>,
     /// Number of threads that may still find more directories.
     busy: usize,
+    /// Number of threads that wait for a directory.
+    waiting: usize,
+}
+
+/// An entry of a directory of this machine.
+struct FoundEntry {
+    /// Position and length of the name in [`Listing::names`].
+    name: (usize, usize),
+    /// `None` if the entry cannot be read.
+    found: Option<FileMetadata>,
+    stored: StoredEntry,
+}
+
+/// Comparison of an entry with the database.
+enum StoredEntry {
+    Missing,
+    Same,
+    Changed(Box<SetAttributes>),
+    /// The entry is a file that must be replaced.
+    Other,
+}
+
+/// Entries of a directory, read and not yet sent. A thread reuses the memory.
+#[derive(Default)]
+struct Listing {
+    names: Vec<u8>,
+    entries: Vec<FoundEntry>,
+}
+
+impl Listing {
+    fn push(&mut self, name: &[u8], found: Option<FileMetadata>) {
+        let at = self.names.len();
+        self.names.extend_from_slice(name);
+        self.entries.push(FoundEntry {
+            name: (at, name.len()),
+            found,
+            stored: StoredEntry::Missing,
+        });
+    }
+
+    fn clear(&mut self) {
+        self.names.clear();
+        self.entries.clear();
+    }
+}
+
+fn name_in(names: &[u8], (at, len): (usize, usize)) -> &[u8] {
+    names.get(at..at + len).unwrap_or_default()
+}
+
+/// A thread that reads directories.
+struct ScanThread<'s> {
+    send: &'s SyncSender<Message>,
+    listing: Listing,
+    /// Number of entries read and not yet reported.
+    unreported: u64,
+}
+
+impl ScanThread<'_> {
+    fn tell(&self, message: Message) -> Result<(), ReceiverGone> {
+        self.send.send(message).map_err(|_| ReceiverGone)
+    }
+
+    fn problem(&self, path: &dyn Display, what: &dyn Display) -> Result<(), ReceiverGone> {
+        self.tell(Message::Problem(format!("{path}: {what}")))
+    }
+
+    /// Sends what was found in a directory, if there is anything to do.
+    fn part(&mut self, mut part: DirectoryPart) -> Result<(), ReceiverGone> {
+        if part.len() == 0 && self.unreported < super::super::BATCH as u64 {
+            return Ok(());
+        }
+        part.entries = std::mem::take(&mut self.unreported);
+        self.tell(Message::Directory(part))
+    }
 }
 
 /// A tree that is being read.
@@ -80,6 +165,7 @@ impl<'d> TreeReader<'d> {
         limits: ScanLimits,
         root: PathBuf,
         at: NamePath,
+        is_new: bool,
     ) -> Self {
         let identity = compare::stat_path(&root).map_or((0, 0), |found| found.identity);
         let first = ScanTask {
@@ -89,7 +175,7 @@ impl<'d> TreeReader<'d> {
                 identity,
                 above: None,
             }),
-            is_new: false,
+            is_new,
         };
         Self {
             database,
@@ -97,6 +183,7 @@ impl<'d> TreeReader<'d> {
             work: Mutex::new(ScanWork {
                 tasks: vec![first],
                 busy: 0,
+                waiting: 0,
             }),
             more: Condvar::new(),
             multiply_named: Mutex::new(HashMap::new()),
@@ -106,30 +193,50 @@ impl<'d> TreeReader<'d> {
 
     /// Reads directories until none are left.
     pub(super) fn work(&self, send: &SyncSender<Message>) {
-        while let Some(task) = self.take() {
-            let done = self.directory(&task, send);
-            let mut work = lock(&self.work);
-            work.busy -= 1;
-            if done.is_err() || self.limits.stop.cancelled() {
-                work.tasks.clear();
+        let mut thread = ScanThread {
+            send,
+            listing: Listing::default(),
+            unreported: 0,
+        };
+        let mut buffer = Vec::with_capacity(LISTING_BYTES);
+        let mut below = None;
+        while let Some(task) = self.next(below) {
+            let done = self.directory(&task, &mut thread, buffer.spare_capacity_mut());
+            let stopped = done.is_err() || self.limits.stop.cancelled();
+            if stopped {
+                lock(&self.work).tasks.clear();
             }
-            drop(work);
-            self.more.notify_all();
+            below = Some(done.ok().filter(|_| !stopped).unwrap_or_default());
         }
+        let entries = thread.unreported;
+        // The last count; without a receiver nobody needs it.
+        let _ = send.send(Message::Directory(DirectoryPart {
+            entries,
+            ..DirectoryPart::of(&NamePath::root())
+        }));
     }
 
-    fn take(&self) -> Option<ScanTask> {
+    /// Returns the next directory to read. `below`: the subdirectories of the one just read, if there was one.
+    fn next(&self, below: Option<Vec<ScanTask>>) -> Option<ScanTask> {
         let mut work = lock(&self.work);
+        if let Some(below) = below {
+            work.busy -= 1;
+            work.tasks.extend(below);
+        }
         loop {
             // Depth first, so that few directories wait.
-            if let Some(task) = work.tasks.pop() {
-                work.busy += 1;
-                return Some(task);
+            let task = work.tasks.pop();
+            let ended = task.is_none() && work.busy == 0;
+            work.busy += usize::from(task.is_some());
+            if work.waiting > 0 && (ended || !work.tasks.is_empty()) {
+                self.more.notify_all();
             }
-            if work.busy == 0 {
-                return None;
+            if task.is_some() || ended {
+                return task;
             }
+            work.waiting += 1;
             work = self.more.wait(work).unwrap_or_else(PoisonError::into_inner);
+            work.waiting -= 1;
         }
     }
 
@@ -153,180 +260,209 @@ impl<'d> TreeReader<'d> {
         }
     }
 
-    /// Returns the entries of a directory in the database.
-    fn stored_entries(&self, task: &ScanTask) -> esker_model::Result<HashMap<Name, Inode>> {
-        let mut stored_entries = HashMap::new();
-        if !task.is_new {
-            self.database
-                .list(None, &task.path, None, &mut |_, entry| {
-                    stored_entries.insert(entry.name, entry.inode);
-                    ControlFlow::Continue(())
-                })?;
-        }
-        Ok(stored_entries)
-    }
-
-    fn directory(&self, task: &ScanTask, send: &SyncSender<Message>) -> Result<(), ReceiverGone> {
-        let tell = |message| send.send(message).map_err(|_| ReceiverGone);
-        let trouble = |what: &dyn std::fmt::Display| {
-            tell(Message::Problem(format!("{}: {what}", task.real.display())))
-        };
+    /// Reads a directory and sends its changes; returns its subdirectories.
+    fn directory(
+        &self,
+        task: &ScanTask,
+        thread: &mut ScanThread<'_>,
+        buffer: &mut [MaybeUninit<u8>],
+    ) -> Result<Vec<ScanTask>, ReceiverGone> {
+        let (real, mut below) = (task.real.display(), Vec::new());
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let entries = fs::open(&task.real, flags, Mode::empty()).and_then(Dir::new);
-        let mut entries = match entries {
-            Ok(entries) => entries,
-            Err(e) => return trouble(&std::io::Error::from(e)),
+        let directory = match fs::open(&task.real, flags, Mode::empty()) {
+            Ok(directory) => directory,
+            Err(e) => {
+                thread.problem(&real, &std::io::Error::from(e))?;
+                return Ok(below);
+            }
         };
-        let mut stored_entries = match self.stored_entries(task) {
-            Ok(stored_entries) => stored_entries,
-            Err(e) => return trouble(&e),
-        };
-        let (mut changes, mut below) = (Vec::new(), Vec::new());
-        let (mut seen, mut sent) = (0_usize, 0_usize);
+        let mut entries = RawDir::new(&directory, buffer);
+        thread.listing.clear();
         let mut complete = true;
-        loop {
+        let mut unlimited = 0;
+        while let Some(entry) = entries.next() {
             if self.limits.stop.cancelled() {
                 complete = false;
                 break;
             }
-            let entry = match entries.read() {
-                None => break,
-                Some(Ok(entry)) => entry,
-                Some(Err(e)) => {
+            let entry = match entry {
+                Ok(entry) => entry,
+                Err(e) => {
                     complete = false;
-                    trouble(&std::io::Error::from(e))?;
+                    thread.problem(&real, &std::io::Error::from(e))?;
                     break;
                 }
             };
-            let bytes = entry.file_name().to_bytes();
-            if bytes == b"." || bytes == b".." || self.limits.exclude.iter().any(|n| n == bytes) {
+            let name = entry.file_name().to_bytes();
+            if name == b"." || name == b".." || self.limits.exclude.iter().any(|n| n == name) {
                 continue;
             }
-            seen += 1;
-            let told = |what: &dyn std::fmt::Display| {
-                tell(Message::Problem(format!(
-                    "{}/{}: {what}",
-                    task.real.display(),
-                    display(bytes)
-                )))
+            thread.unreported += 1;
+            unlimited += 1;
+            let problem = |what: &dyn Display| {
+                thread.problem(&format_args!("{real}/{}", display(name)), what)
             };
-            let Ok(name) = Name::new(bytes) else { continue };
-            let at = task.path.join(&name);
-            let before = stored_entries.remove(&name);
-            if at.as_bytes().len() > esker_model::namespace::PATH_BYTES_MAX {
-                told(&"its path is longer than 4,096 bytes")?;
-                continue;
-            }
-            let found = match entries
-                .fd()
-                .and_then(|fd| compare::stat_entry(fd, entry.file_name()))
+            let found = if task.path.as_bytes().len() + 1 + name.len() > PATH_BYTES_MAX {
+                problem(&"its path is longer than 4,096 bytes")?;
+                None
+            } else {
+                match compare::stat_entry(&directory, entry.file_name()) {
+                    Ok(found) => Some(found),
+                    // The entry was removed after the directory was listed.
+                    Err(Os::NOENT) => continue,
+                    Err(e) => {
+                        problem(&std::io::Error::from(e))?;
+                        None
+                    }
+                }
+            };
+            thread.listing.push(name, found);
+            if thread
+                .listing
+                .entries
+                .len()
+                .is_multiple_of(super::super::BATCH)
             {
-                Ok(found) => found,
-                // The entry was removed after the directory was listed.
-                Err(rustix::io::Errno::NOENT) => {
-                    stored_entries.extend(before.map(|inode| (name, inode)));
-                    continue;
+                self.limit_rate(std::mem::take(&mut unlimited));
+                // The entries of a known directory are compared all at once.
+                if task.is_new {
+                    self.send(task, thread, Vec::new(), None, &mut below)?;
                 }
+            }
+        }
+        self.limit_rate(unlimited);
+        let (mut gone, mut last) = (Vec::new(), None);
+        if !task.is_new {
+            match self.compare(task, &mut thread.listing) {
+                Ok(names) => gone = names,
                 Err(e) => {
-                    told(&std::io::Error::from(e))?;
-                    continue;
+                    thread.problem(&real, &e)?;
+                    return Ok(below);
                 }
-            };
-            let is_new = self.entry(task, (&found, &at), before, &mut changes, send)?;
-            if found.is_directory() {
+            }
+            if complete {
+                last = compare::directory_change(
+                    self.database,
+                    compare::stat_open(&directory),
+                    task.path.clone(),
+                    !gone.is_empty(),
+                );
+            } else {
+                gone.clear();
+            }
+        }
+        self.send(task, thread, gone, last, &mut below)?;
+        Ok(below)
+    }
+
+    /// Compares all entries with those of the database; returns the names that only the database has.
+    fn compare(&self, task: &ScanTask, listing: &mut Listing) -> esker_model::Result<Vec<Name>> {
+        let Listing { names, entries } = listing;
+        let mut gone = Vec::new();
+        let mut index = HashMap::with_capacity_and_hasher(entries.len(), RandomState::default());
+        for entry in entries {
+            index.insert(name_in(names, entry.name), entry);
+        }
+        self.database
+            .list(None, &task.path, None, &mut |_, stored| {
+                match index.get_mut(stored.name.as_bytes()) {
+                    Some(entry) => {
+                        entry.stored = compare_entry(entry.found.as_ref(), &stored.inode)
+                    }
+                    None => gone.push(stored.name),
+                }
+                ControlFlow::Continue(())
+            })?;
+        Ok(gone)
+    }
+
+    /// Sends the changes of the entries that were read, then those of the names that are gone and of the directory itself.
+    fn send(
+        &self,
+        task: &ScanTask,
+        thread: &mut ScanThread<'_>,
+        gone: Vec<Name>,
+        last: Option<Change>,
+        below: &mut Vec<ScanTask>,
+    ) -> Result<(), ReceiverGone> {
+        let mut part = DirectoryPart::of(&task.path);
+        for name in &gone {
+            let at = task.path.join(name);
+            if let Err(e) = compare::removal(self.database, &at, &mut part.changes) {
+                thread.problem(&at, &e)?;
+            }
+        }
+        let Listing { names, mut entries } = std::mem::take(&mut thread.listing);
+        for entry in entries.drain(..) {
+            let Some(found) = entry.found else { continue };
+            let bytes = name_in(&names, entry.name);
+            let is_directory = found.is_directory();
+            let linked = found.links > 1 && !is_directory;
+            let is_new = matches!(entry.stored, StoredEntry::Missing | StoredEntry::Other);
+            if matches!(entry.stored, StoredEntry::Same) && !is_directory && !linked {
+                continue;
+            }
+            let Ok(name) = Name::new(bytes) else { continue };
+            let at = || task.path.join(&name);
+            if linked && let Some(from) = self.first_name(&found, at) {
+                let (to, real) = (at(), task.real.join(OsStr::from_bytes(bytes)));
+                thread.tell(Message::Link { from, to, real })?;
+                continue;
+            }
+            if is_directory {
                 match self.check_enterable(task, &found) {
                     Ok(()) => below.push(ScanTask {
                         real: task.real.join(OsStr::from_bytes(bytes)),
-                        path: at,
+                        path: at(),
                         ancestors: Arc::new(Ancestors {
                             identity: found.identity,
                             above: Some(Arc::clone(&task.ancestors)),
                         }),
                         is_new,
                     }),
-                    Err(Some(why)) => told(&why)?,
+                    Err(Some(why)) => thread.problem(&at(), &why)?,
                     Err(None) => {}
                 }
             }
-            if changes.len() >= super::super::BATCH {
-                self.limit_rate(seen - sent);
-                tell(Message::Directory(
-                    std::mem::take(&mut changes),
-                    (seen - sent) as u64,
-                ))?;
-                sent = seen;
-            }
-        }
-        self.limit_rate(seen - sent);
-        if complete && !task.is_new {
-            let removed = !stored_entries.is_empty();
-            for name in stored_entries.keys() {
-                if let Err(e) = compare::removal(self.database, &task.path.join(name), &mut changes)
-                {
-                    trouble(&e)?;
+            match entry.stored {
+                StoredEntry::Same => {}
+                StoredEntry::Changed(set) => part.changes.push(Change::Set {
+                    path: at(),
+                    follow: false,
+                    set: *set,
+                }),
+                StoredEntry::Other => {
+                    let removal = compare::removal(self.database, &at(), &mut part.changes);
+                    if let Err(e) = removal {
+                        thread.problem(&at(), &e)?;
+                        continue;
+                    }
                 }
+                StoredEntry::Missing => {}
             }
-            changes.extend(compare::directory_change(
-                self.database,
-                &task.real,
-                task.path.clone(),
-                removed,
-            ));
+            if is_new {
+                part.new.push((name, found));
+            }
+            if part.len() >= super::super::BATCH {
+                thread.part(std::mem::replace(&mut part, DirectoryPart::of(&task.path)))?;
+            }
         }
-        tell(Message::Directory(changes, (seen - sent) as u64))?;
-        if !below.is_empty() {
-            lock(&self.work).tasks.extend(below);
-            self.more.notify_all();
-        }
+        part.last = last;
+        thread.part(part)?;
+        thread.listing = Listing { names, entries };
+        thread.listing.clear();
         Ok(())
     }
 
-    /// Appends the changes of one entry; returns whether the entry is new.
-    fn entry(
-        &self,
-        task: &ScanTask,
-        (found, at): (&FileMetadata, &NamePath),
-        before: Option<Inode>,
-        changes: &mut Vec<Change>,
-        send: &SyncSender<Message>,
-    ) -> Result<bool, ReceiverGone> {
-        if found.links > 1 && !found.is_directory() {
-            let mut multiply_named = lock(&self.multiply_named);
-            if let Some(first) = multiply_named.get(&found.identity) {
-                let name = at.split().map(|(_, name)| name);
-                let name = name.as_ref().map_or(&[][..], Name::as_bytes);
-                let real = task.real.join(OsStr::from_bytes(name));
-                let (from, to) = (first.clone(), at.clone());
-                drop(multiply_named);
-                let told = send.send(Message::Link { from, to, real });
-                return told.map(|()| false).map_err(|_| ReceiverGone);
+    /// Returns the first name of a file with several names; `None` if this is the first.
+    fn first_name(&self, found: &FileMetadata, at: impl Fn() -> NamePath) -> Option<NamePath> {
+        match lock(&self.multiply_named).entry(found.identity) {
+            Entry::Occupied(first) => Some(first.get().clone()),
+            Entry::Vacant(none) => {
+                none.insert(at());
+                None
             }
-            multiply_named.insert(found.identity, at.clone());
         }
-        let Some(inode) = before else {
-            changes.push(Change::Create(at.clone(), found.new_file()));
-            return Ok(true);
-        };
-        if !found.can_become(&inode) {
-            let removal = compare::removal(self.database, at, changes);
-            if let Err(e) = removal {
-                let told = send.send(Message::Problem(format!("{at}: {e}")));
-                return told.map(|()| false).map_err(|_| ReceiverGone);
-            }
-            changes.push(Change::Create(at.clone(), found.new_file()));
-            return Ok(true);
-        }
-        // A directory's own attributes are set after its entries.
-        if !found.is_directory()
-            && let Some(set) = found.changes(&inode, false)
-        {
-            changes.push(Change::Set {
-                path: at.clone(),
-                follow: false,
-                set,
-            });
-        }
-        Ok(false)
     }
 
     /// Checks whether to enter a directory; an error has the reason if it is to be printed.
@@ -341,4 +477,17 @@ impl<'d> TreeReader<'d> {
         }
         Ok(())
     }
+}
+
+fn compare_entry(found: Option<&FileMetadata>, stored: &Inode) -> StoredEntry {
+    let Some(found) = found else {
+        return StoredEntry::Same;
+    };
+    if !found.can_become(stored) {
+        return StoredEntry::Other;
+    }
+    // A directory's own attributes are set after its entries.
+    let set = (!found.is_directory()).then(|| found.changes(stored, false));
+    set.flatten()
+        .map_or(StoredEntry::Same, |set| StoredEntry::Changed(Box::new(set)))
 }
