@@ -61,30 +61,9 @@ pub(crate) struct Stamp {
 }
 
 impl Stamp {
-    /// Whether the file was written in between. Allocated blocks do not count: file systems allocate them at any time.
-    pub(crate) const fn was_written_since(&self, before: &Self) -> bool {
-        self.size != before.size || self.mtime != before.mtime
-    }
-}
-
-impl Body {
-    fn new(file: Arc<File>, source: Source, content: Option<Vec<u8>>) -> io::Result<Self> {
-        let body = Self {
-            source: Mutex::new(source),
-            file,
-            backing: Mutex::new(None),
-            published: Mutex::default(),
-            exposed: AtomicBool::new(false),
-        };
-        let stamp = body.stamp()?;
-        *body.published.lock() = Published { content, stamp };
-        Ok(body)
-    }
-
-    /// Reads the present state of the backing file.
-    pub(crate) fn stamp(&self) -> io::Result<Stamp> {
-        let meta = self.file.metadata()?;
-        Ok(Stamp {
+    fn of(file: &File) -> io::Result<Self> {
+        let meta = file.metadata()?;
+        Ok(Self {
             size: meta.size(),
             blocks: meta.blocks(),
             mtime: meta
@@ -92,6 +71,28 @@ impl Body {
                 .saturating_mul(1_000_000_000)
                 .saturating_add(meta.mtime_nsec()),
         })
+    }
+
+    /// Whether the file was written in between. Allocated blocks do not count: file systems allocate them at any time.
+    pub(crate) const fn was_written_since(&self, before: &Self) -> bool {
+        self.size != before.size || self.mtime != before.mtime
+    }
+}
+
+impl Body {
+    fn new(file: Arc<File>, source: Source, published: Published) -> Self {
+        Self {
+            source: Mutex::new(source),
+            file,
+            backing: Mutex::new(None),
+            published: Mutex::new(published),
+            exposed: AtomicBool::new(false),
+        }
+    }
+
+    /// Reads the present state of the backing file.
+    pub(crate) fn stamp(&self) -> io::Result<Stamp> {
+        Stamp::of(&self.file)
     }
 
     /// Records that a program gets the backing file itself.
@@ -144,6 +145,8 @@ struct Idle {
     pending: PendingObject,
     file: Arc<File>,
     backing: Option<Arc<BackingId>>,
+    /// State of the file, which nobody else has open.
+    stamp: Stamp,
 }
 
 impl Pool {
@@ -156,37 +159,41 @@ impl Pool {
     pub(crate) fn take(&self, id: VertexId, content: &[u8]) -> io::Result<Body> {
         let folder = self.folders.folder_of(id);
         let idle = self.idle.get(folder).and_then(|idle| idle.lock().pop());
-        let body = match idle {
+        let (file, source, backing, stamp) = match idle {
             Some(idle) => {
-                let body = Body::new(idle.file, Source::Pending(idle.pending), None)?;
-                *body.backing.lock() = idle.backing;
-                body
+                let source = Source::Pending(idle.pending);
+                (idle.file, source, idle.backing, Some(idle.stamp))
             }
             None if self.folders.is_empty() => {
                 let fd = rustix::fs::memfd_create("esker", MemfdFlags::CLOEXEC)?;
-                Body::new(Arc::new(fd.into()), Source::Memory, None)?
+                (Arc::new(fd.into()), Source::Memory, None, None)
             }
             None => {
                 let pending = self.folders.create_pending(folder)?;
                 let file = Arc::clone(&pending.file);
-                Body::new(file, Source::Pending(pending), None)?
+                (file, Source::Pending(pending), None, None)
             }
         };
         if !content.is_empty() {
-            body.file.write_all_at(content, 0)?;
+            file.write_all_at(content, 0)?;
         }
-        let stamp = body.stamp()?;
-        *body.published.lock() = Published {
-            content: Some(content.to_vec()),
-            stamp,
+        let stamp = match stamp.filter(|_| content.is_empty()) {
+            Some(stamp) => stamp,
+            None => Stamp::of(&file)?,
         };
+        let content = Some(content.to_vec());
+        let body = Body::new(file, source, Published { content, stamp });
+        *body.backing.lock() = backing;
         Ok(body)
     }
 
     /// Opens the object of a file.
     pub(crate) fn open(&self, path: &[u8], id: VertexId, write: bool) -> io::Result<Body> {
         let (file, _) = self.folders.open_object(path, id, write)?;
-        Body::new(Arc::new(file), Source::Object, None)
+        let stamp = Stamp::of(&file)?;
+        let content = None;
+        let published = Published { content, stamp };
+        Ok(Body::new(Arc::new(file), Source::Object, published))
     }
 
     /// Returns an unused backing file to the pool.
@@ -206,17 +213,20 @@ impl Pool {
         if idle.lock().len() >= IDLE_MAX {
             return;
         }
-        let empty = match file.metadata() {
-            Ok(meta) if meta.len() == 0 && meta.blocks() == 0 => true,
-            Ok(_) => file.set_len(0).is_ok(),
-            Err(_) => false,
+        let emptied = |stamp: Stamp| {
+            if stamp.size == 0 && stamp.blocks == 0 {
+                return Ok(stamp);
+            }
+            file.set_len(0)?;
+            Stamp::of(&file)
         };
-        if empty {
+        if let Ok(stamp) = Stamp::of(&file).and_then(emptied) {
             let backing = backing.into_inner();
             idle.lock().push(Idle {
                 pending,
                 file,
                 backing,
+                stamp,
             });
         }
     }
