@@ -1,6 +1,7 @@
 //! The operations on each side: empty files created, stat'ed and removed, as by mdtest; one large file written and read.
 
 use super::args::MountBenchArgs;
+use super::side::{Caching, SideKind};
 use anyhow::Context as _;
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read as _, Write as _};
@@ -20,11 +21,26 @@ pub(super) enum Phase {
 impl Phase {
     pub(super) const ALL: [Self; 3] = [Self::Create, Self::Stat, Self::Remove];
 
-    pub(super) fn name(self) -> &'static str {
+    fn name(self) -> &'static str {
         match self {
             Self::Create => "create",
             Self::Stat => "stat",
             Self::Remove => "remove",
+        }
+    }
+
+    /// Names of the cases that a rate belongs to. With the usual time of caching, a stat measures how much of that time has passed;
+    /// other file systems have one rate for both cases of a mount.
+    pub(super) fn names(self, kind: SideKind, caching: Caching) -> &'static [&'static str] {
+        match (self, caching) {
+            (Self::Create, Caching::Usual) => &["create"],
+            (Self::Remove, Caching::Usual) => &["remove"],
+            (Self::Stat, Caching::Usual) if !kind.is_mounted() => {
+                &["stat, not cached", "stat, cached"]
+            }
+            (Self::Stat, Caching::Never) => &["stat, not cached"],
+            (Self::Stat, Caching::Always) => &["stat, cached"],
+            _ => &[],
         }
     }
 

@@ -16,7 +16,7 @@ use esker_terminal::context::Context;
 use esker_terminal::exit::Outcome;
 use load::Phase;
 use serde_json::json;
-use side::{Side, SideKind};
+use side::{Caching, Side, SideKind};
 
 /// Targets: rates relative to the null file system's, and to the folder's.
 const NAMES_LEAST: f64 = 0.8;
@@ -61,8 +61,12 @@ fn rounds(
     measured: &mut Vec<MountRate>,
 ) -> anyhow::Result<()> {
     for round in 0..args.rounds {
-        for kind in SideKind::ALL {
-            let side = match Side::make(kind, args, scratch) {
+        for (kind, caching) in SideKind::ALL
+            .into_iter()
+            .flat_map(|kind| Caching::ALL.map(|caching| (kind, caching)))
+            .filter(|(kind, caching)| kind.is_mounted() || *caching == Caching::Usual)
+        {
+            let side = match Side::make(kind, caching, args, scratch) {
                 Ok(Some(side)) => side,
                 Ok(None) => continue,
                 Err(e) if round == 0 && kind != SideKind::Esker => {
@@ -81,13 +85,19 @@ fn rounds(
                     } else {
                         "unique directories"
                     };
-                    let what = format!("{}, {shape}", phase.name());
-                    context.note(&format!("{}: {what}", kind.name()));
+                    let names = phase.names(kind, caching);
+                    if let Some(name) = names.first() {
+                        context.note(&format!("{}: {name}, {shape}", kind.name()));
+                    }
                     let rate = load::names(phase, one, &side.path, args)?;
-                    measured.push(MountRate { kind, what, rate });
+                    measured.extend(names.iter().map(|name| MountRate {
+                        kind,
+                        what: format!("{name}, {shape}"),
+                        rate,
+                    }));
                 }
             }
-            if kind.has_contents() && args.large > 0 {
+            if kind.has_contents() && caching == Caching::Usual && args.large > 0 {
                 for (what, rate) in load::contents(&side.path, args.large)? {
                     measured.push(MountRate { kind, what, rate });
                 }

@@ -43,8 +43,35 @@ impl SideKind {
         }
     }
 
+    pub(super) fn is_mounted(self) -> bool {
+        matches!(self, Self::Null | Self::Esker | Self::Recorded)
+    }
+
     pub(super) fn has_contents(self) -> bool {
         matches!(self, Self::Esker | Self::Recorded | Self::Folder)
+    }
+}
+
+/// For how long the kernel caches names and attributes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Caching {
+    /// For the time that a mount has by default.
+    Usual,
+    /// For no time: each call reaches the mount.
+    Never,
+    /// For longer than the measurement.
+    Always,
+}
+
+impl Caching {
+    pub(super) const ALL: [Self; 3] = [Self::Usual, Self::Never, Self::Always];
+
+    fn options(self) -> &'static [&'static str] {
+        match self {
+            Self::Usual => &[],
+            Self::Never => &["--attr-timeout", "0s"],
+            Self::Always => &["--attr-timeout", "1h"],
+        }
     }
 }
 
@@ -59,6 +86,7 @@ pub(super) struct Side {
 impl Side {
     pub(super) fn make(
         kind: SideKind,
+        caching: Caching,
         args: &MountBenchArgs,
         scratch: &Scratch,
     ) -> anyhow::Result<Option<Self>> {
@@ -83,12 +111,17 @@ impl Side {
             }
             SideKind::Recorded if !args.record => Ok(None),
             SideKind::Null | SideKind::Esker | SideKind::Recorded => {
-                Self::mounted(kind, args, scratch).map(Some)
+                Self::mounted(kind, caching, args, scratch).map(Some)
             }
         }
     }
 
-    fn mounted(kind: SideKind, args: &MountBenchArgs, scratch: &Scratch) -> anyhow::Result<Self> {
+    fn mounted(
+        kind: SideKind,
+        caching: Caching,
+        args: &MountBenchArgs,
+        scratch: &Scratch,
+    ) -> anyhow::Result<Self> {
         let at = scratch.cleared_path(match kind {
             SideKind::Null => "null",
             SideKind::Recorded => "recorded",
@@ -112,6 +145,7 @@ impl Side {
             .arg(&at)
             .arg("--threads")
             .arg(args.threads.to_string())
+            .args(caching.options())
             .stdin(Stdio::null());
         if kind == SideKind::Null {
             command.arg("--null");

@@ -25,7 +25,8 @@ fn a_mount_is_measured() {
     let results = report["results"].as_array().unwrap();
     for case in [
         "create, one directory",
-        "stat, unique directories",
+        "stat, cached, unique directories",
+        "stat, not cached, one directory",
         "read a large file",
     ] {
         assert!(
