@@ -44,7 +44,7 @@ struct Run {
     options: &'static [&'static str],
 }
 
-const RUNS: [Run; 13] = [
+const RUNS: [Run; 14] = [
     Run {
         name: "ingest",
         quick: &["--edges", "400000"],
@@ -107,6 +107,11 @@ const RUNS: [Run; 13] = [
         name: "mount",
         quick: &["--files", "8000", "--large", "64MiB"],
         options: &["mount"],
+    },
+    Run {
+        name: "tree",
+        quick: &["--files", "200000"],
+        options: &["tree"],
     },
     Run {
         name: "objects",

@@ -12,6 +12,7 @@ use super::run::RunBenchArgs;
 use super::serve::ServeBenchArgs;
 use super::site::SiteBenchArgs;
 use super::source::GraphSource;
+use super::tree::TreeBenchArgs;
 use super::wan::WanBenchArgs;
 use clap::{Args, Parser, Subcommand};
 use esker_terminal::args::{EngineArg, FormatArgs, Globals};
@@ -64,6 +65,8 @@ pub(crate) enum Workload {
     Namespace(NamespaceBenchArgs),
     /// Files through a mount, compared with a FUSE file system that does no work
     Mount(MountBenchArgs),
+    /// Import a directory tree, compared with a walk that only reads the metadata
+    Tree(TreeBenchArgs),
     /// Overhead of recording a command, with and without tracing its file accesses, and the rate of delivering a spool
     Run(RunBenchArgs),
     /// Load RDF and answer SPARQL queries, compared with other stores

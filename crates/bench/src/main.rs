@@ -6,12 +6,11 @@
 //!
 //! Suggested reading order: [`args`], [`source`] (the graph), [`sides`] (the data of both sides), then a workload:
 //! [`ingest`], [`hot_vertex`], [`read`], [`scan`], [`travel`], [`open`], [`serve`]. [`report`] prints. [`all`] runs the workloads one after the
-//! other. Ten others differ:
+//! other. Eleven others differ:
 //! [`placement`] only counts; [`cluster`] compares several servers with one; [`objects`] and [`boss`] repeat the measurements of
-//! SoMeta's paper, the latter compared with other databases; [`namespace`] compares files with file systems, and
-//! [`mount`] does so
-//! through a mount; [`mod@run`] measures the overhead of recording; [`rdf`] compares queries with other RDF stores;
-//! [`site`] measures
+//! SoMeta's paper, the latter compared with other databases; [`namespace`] compares files with file systems, and [`mount`] does
+//! so through a mount; [`tree`] compares an import of a directory tree with a walk; [`mod@run`] measures the overhead of recording;
+//! [`rdf`] compares queries with other RDF stores; [`site`] measures
 //! the site cache, and [`wan`] remote servers with tiers in between.
 
 mod all;
@@ -42,6 +41,7 @@ mod site;
 mod source;
 mod timed;
 mod travel;
+mod tree;
 mod versions;
 mod wan;
 
@@ -77,6 +77,7 @@ fn run(workload: &Workload, context: &mut Context) -> anyhow::Result<Outcome> {
         Workload::Boss(args) => boss::run(args, context),
         Workload::Namespace(args) => namespace::run(args, context),
         Workload::Mount(args) => mount::run(args, context),
+        Workload::Tree(args) => tree::run(args, context),
         Workload::Run(args) => run::run(args, context),
         Workload::Rdf(args) => rdf::run(args, context),
         Workload::Site(args) => site::run(args, context),

@@ -16,3 +16,4 @@ mod moving;
 mod names;
 mod objects;
 mod rdf;
+mod tree;
