@@ -242,10 +242,9 @@ fn walk_directory(
     below: &mut Vec<PathBuf>,
 ) -> anyhow::Result<u64> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let directory = match rustix::fs::open(path, flags, Mode::empty()) {
-        Ok(directory) => directory,
-        // It was removed meanwhile, or cannot be read.
-        Err(_) => return Ok(0),
+    // A directory that was removed meanwhile or cannot be read is skipped.
+    let Ok(directory) = rustix::fs::open(path, flags, Mode::empty()) else {
+        return Ok(0);
     };
     let mut read = 0;
     let mut entries = RawDir::new(&directory, buffer.spare_capacity_mut());

@@ -152,7 +152,9 @@ pub(crate) fn run(args: &ImportTreeArgs, context: &mut Context) -> anyhow::Resul
                         }
                         if batch.is_due() {
                             take_answer(&database, &mut sender, &mut tally, context)?;
-                            batch.take().map(|full| sender.start_sending(full));
+                            if let Some(full) = batch.take() {
+                                sender.start_sending(full);
+                            }
                         }
                     }
                     Message::Link { from, to, real } => {
