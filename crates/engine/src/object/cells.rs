@@ -2,6 +2,7 @@
 
 use foldhash::fast::FixedState;
 use std::collections::HashMap;
+use std::ops::Range;
 
 /// Minimum number of values, and density (one in this many slots), for an array.
 const DENSE_LEAST: usize = 64;
@@ -64,8 +65,14 @@ impl<T: Copy + Default> Cells<T> {
         }
     }
 
-    /// Sets the values of consecutive slots that have none.
-    pub(super) fn fill(&mut self, from: u32, all: impl Iterator<Item = T>, slots: usize) {
+    /// Sets the values of consecutive slots that have none; `room` is the number of slots for which to reserve capacity.
+    pub(super) fn fill(
+        &mut self,
+        from: u32,
+        all: impl Iterator<Item = T>,
+        slots: usize,
+        room: usize,
+    ) {
         let mut all = (from..).zip(all);
         while matches!(self, Self::Sparse(_)) {
             let Some((slot, value)) = all.next() else {
@@ -81,19 +88,23 @@ impl<T: Copy + Default> Cells<T> {
         else {
             return;
         };
-        values.reserve(slots.saturating_sub(values.len()));
-        for (slot, value) in all {
-            let at = slot as usize;
-            if at == values.len() {
+        if values.capacity() < slots {
+            values.reserve_exact(room.max(slots + slots / 2) - values.len());
+        }
+        if let Some((first, value)) = all.next() {
+            let at = first as usize;
+            if values.len() <= at {
+                values.resize(at, T::default());
                 values.push(value);
-            } else {
-                values.resize(values.len().max(at + 1), T::default());
-                values[at] = value;
+                values.extend(all.map(|(_, value)| value));
+                *count += values.len() - at;
+                set_range(present, at..values.len());
+                return;
             }
-            present.resize(present.len().max(at / 64 + 1), 0);
-            let bit = 1 << (at % 64);
-            *count += usize::from(present[at / 64] & bit == 0);
-            present[at / 64] |= bit;
+            self.set(first, value, slots);
+        }
+        for (slot, value) in all {
+            self.set(slot, value, slots);
         }
     }
 
@@ -151,6 +162,35 @@ impl<T: Copy + Default> Cells<T> {
         }
     }
 
+    /// Calls `each` with every slot of a range that has a value, in order.
+    pub(super) fn for_each_in(&self, slots: Range<u32>, mut each: impl FnMut(u32, T)) {
+        if self.is_empty() {
+            return;
+        }
+        if let Self::Sparse(map) = self
+            && map.len() < slots.len()
+        {
+            let some = map.iter().filter(|(slot, _)| slots.contains(slot));
+            let mut some: Vec<_> = some.map(|(slot, value)| (*slot, *value)).collect();
+            some.sort_unstable_by_key(|(slot, _)| *slot);
+            some.into_iter().for_each(|(slot, value)| each(slot, value));
+            return;
+        }
+        for slot in slots {
+            if let Some(value) = self.get(slot) {
+                each(slot, value);
+            }
+        }
+    }
+
+    /// Changes all values.
+    pub(super) fn map_all(&mut self, of: impl Fn(T) -> T) {
+        match self {
+            Self::Sparse(map) => map.values_mut().for_each(|value| *value = of(*value)),
+            Self::Dense { values, .. } => values.iter_mut().for_each(|value| *value = of(*value)),
+        }
+    }
+
     /// Whether [`Self::for_each`] visits slots in order.
     pub(super) fn in_order(&self) -> bool {
         matches!(self, Self::Dense { .. })
@@ -184,6 +224,16 @@ impl<T: Copy + Default> Cells<T> {
             } => values.capacity() * size_of::<T>() + present.capacity() * 8,
         };
         bytes as u64
+    }
+}
+
+/// Sets the bits of a range, beyond which none is set.
+fn set_range(present: &mut Vec<u64>, slots: Range<usize>) {
+    present.resize(slots.end.div_ceil(64), 0);
+    for word in slots.start / 64..present.len() {
+        let from = slots.start.saturating_sub(word * 64).min(63);
+        let unused = (word * 64 + 64).saturating_sub(slots.end);
+        present[word] |= (u64::MAX << from) & (u64::MAX >> unused);
     }
 }
 

@@ -2,22 +2,28 @@
 //! to fill its columns.
 //!
 //! ```text
-//!  [count 4]
-//!  [object ids 8 × n][identities' hashes 8 × n, twice: both halves][first 8 × n][latest 8 × n][static versions 8 × n]
+//!  [01][count 4]
+//!  [object ids n][identities' hashes n, twice: both halves][first n][latest n][static versions n]
 //!  [a bit for each that is deleted]
 //!  [columns]  ([name][predefined 1][sections])*          sections: a byte of kinds, then for each kind that is there:
 //!                                                          [bits of slots][values]
-//!  [shapes]   ([columns]([column])*)*  [shape of each 4 × n]   the columns that an object is in, in its own order
+//!  [shapes]   ([columns]([column])*)*  [shape of each n]       the columns that an object is in, in its own order
+//!
+//!  numbers    [width 1][least][(number - least) width × n]     width: 0, 1, 2, 4 or 8 bytes
 //! ```
 //!
-//! Arrays of numbers are big-endian and of fixed size; the store below compresses them.
+//! Arrays of numbers are big-endian; the store below compresses them. Chunks of earlier builds lack the first byte, and their
+//! arrays have a fixed width and neither `width` nor `least`.
 
+use super::cells::Cells;
+use super::column::{Column, ValueGroup};
 use super::log::CHUNK;
 use super::table::{ObjectField, Table};
-use esker_model::codec::{DecodeError, Reader, put_bytes, put_u32, put_u64, put_varint};
-use esker_model::value::ValueView;
+use esker_model::codec::{DecodeError, Reader, put_bytes, put_u32, put_varint};
 use esker_model::{Value, Version};
+use foldhash::fast::FixedState;
 use std::collections::HashMap;
+use std::ops::Range;
 
 const INTS: u8 = 1;
 const FLOATS: u8 = 2;
@@ -27,14 +33,23 @@ const NULLS: u8 = 16;
 const OTHERS: u8 = 32;
 const VERSIONS: u8 = 64;
 
+/// First byte of a chunk whose numbers have individual widths. Earlier chunks begin with the zero byte of their count.
+const PACKED: u8 = 1;
+
 /// Encodes a chunk of a table.
 pub(super) fn write(table: &Table, chunk: u32) -> Vec<u8> {
-    let from = (chunk * CHUNK) as usize;
-    let until = (from + CHUNK as usize).min(table.slots());
-    let slots = from as u32..until as u32;
-    let mut out = Vec::with_capacity((until - from) * 128);
+    let from = chunk * CHUNK;
+    let until = (from + CHUNK).min(table.slots() as u32);
+    write_slots(table, from..until)
+}
+
+/// Encodes the objects of at most 4,096 consecutive slots.
+pub(super) fn write_slots(table: &Table, slots: Range<u32>) -> Vec<u8> {
+    let mut out = Vec::with_capacity(slots.len() * 96);
+    out.push(PACKED);
     put_u32(&mut out, slots.len() as u32);
-    slots.clone().for_each(|s| put_u64(&mut out, table.id(s).0));
+    let mut numbers: Vec<u64> = slots.clone().map(|s| table.id(s).0).collect();
+    put_numbers(&mut out, &numbers);
     for part in [
         ObjectField::HashHigh,
         ObjectField::HashLow,
@@ -42,22 +57,17 @@ pub(super) fn write(table: &Table, chunk: u32) -> Vec<u8> {
         ObjectField::Latest,
         ObjectField::Static,
     ] {
-        slots
-            .clone()
-            .for_each(|s| put_u64(&mut out, table.part(part, s)));
+        numbers.clear();
+        numbers.extend(slots.clone().map(|s| table.part(part, s)));
+        put_numbers(&mut out, &numbers);
     }
-    put_bits(&mut out, slots.clone().map(|s| !table.live.contains(s)));
+    let deleted = slots.clone().filter(|s| !table.live.contains(*s));
+    put_bits(&mut out, &slots, deleted);
     // Columns and shapes are renumbered to those in this chunk.
-    let mut shapes: Vec<u32> = slots.clone().map(|s| table.shape_of_slot(s)).collect();
-    let mut numbers = HashMap::<u32, u32>::new();
-    let mut known = Vec::new();
-    for shape in &mut shapes {
-        let next = known.len() as u32;
-        *shape = *numbers.entry(*shape).or_insert_with(|| {
-            known.push(*shape);
-            next
-        });
-    }
+    let mut shapes = Numbering::default();
+    numbers.clear();
+    numbers.extend(slots.clone().map(|s| shapes.number(table.shape_of_slot(s))));
+    let known = shapes.all;
     let mut columns: Vec<u32> = known
         .iter()
         .flat_map(|s| table.shape(*s).to_vec())
@@ -67,7 +77,7 @@ pub(super) fn write(table: &Table, chunk: u32) -> Vec<u8> {
     put_varint(&mut out, columns.len() as u64);
     for column in &columns {
         if let Some(column) = table.columns.get(*column as usize) {
-            put_column(&mut out, column, slots.clone());
+            put_column(&mut out, column, &slots);
         }
     }
     put_varint(&mut out, known.len() as u64);
@@ -79,166 +89,308 @@ pub(super) fn write(table: &Table, chunk: u32) -> Vec<u8> {
             put_varint(&mut out, at as u64);
         }
     }
-    shapes.iter().for_each(|s| put_u32(&mut out, *s));
+    put_numbers(&mut out, &numbers);
     out
 }
 
-fn put_bits(out: &mut Vec<u8>, bits: impl Iterator<Item = bool>) {
-    let (mut byte, mut used) = (0_u8, 0);
-    for bit in bits {
-        byte |= u8::from(bit) << used;
-        used += 1;
-        if used == 8 {
-            out.push(byte);
-            (byte, used) = (0, 0);
+/// Numbers from zero, in the order of first use.
+#[derive(Default)]
+struct Numbering {
+    all: Vec<u32>,
+    numbers: HashMap<u32, u32, FixedState>,
+    /// The last one looked up, which the next one often equals.
+    last: Option<(u32, u32)>,
+}
+
+impl Numbering {
+    fn number(&mut self, of: u32) -> u64 {
+        if let Some((last, number)) = self.last
+            && last == of
+        {
+            return u64::from(number);
         }
-    }
-    if used > 0 {
-        out.push(byte);
+        let next = self.all.len() as u32;
+        let number = *self.numbers.entry(of).or_insert(next);
+        if number == next {
+            self.all.push(of);
+        }
+        self.last = Some((of, number));
+        u64::from(number)
     }
 }
 
-fn put_column(out: &mut Vec<u8>, column: &super::column::Column, slots: std::ops::Range<u32>) {
+/// Appends numbers as differences from the least (as signed numbers), in as few bytes as the largest difference needs.
+fn put_numbers(out: &mut Vec<u8>, numbers: &[u64]) {
+    let signed = || numbers.iter().map(|n| *n as i64);
+    let least = signed().min().unwrap_or(0);
+    let most = signed().max().unwrap_or(0).wrapping_sub(least) as u64;
+    let above = numbers.iter().map(|n| n.wrapping_sub(least as u64));
+    let width = match most {
+        0 => 0,
+        1..=0xFF => 1,
+        0x100..=0xFFFF => 2,
+        0x1_0000..=0xFFFF_FFFF => 4,
+        _ => 8,
+    };
+    out.push(width);
+    out.extend_from_slice(&least.to_be_bytes());
+    match width {
+        0 => {}
+        1 => out.extend(above.map(|n| n as u8)),
+        2 => above.for_each(|n| out.extend_from_slice(&(n as u16).to_be_bytes())),
+        4 => above.for_each(|n| out.extend_from_slice(&(n as u32).to_be_bytes())),
+        _ => above.for_each(|n| out.extend_from_slice(&n.to_be_bytes())),
+    }
+}
+
+/// Appends a bit for each slot: set for those of `some`, which are in order.
+fn put_bits(out: &mut Vec<u8>, slots: &Range<u32>, some: impl Iterator<Item = u32>) {
+    let from = out.len();
+    out.resize(from + slots.len().div_ceil(8), 0);
+    for slot in some {
+        let at = slot - slots.start;
+        if let Some(byte) = out.get_mut(from + at as usize / 8) {
+            *byte |= 1 << (at % 8);
+        }
+    }
+}
+
+/// Values of one kind in a range of slots, in order: those in cells, and those of groups, as `of_group` encodes them.
+fn values<T: Copy + Default>(
+    column: &Column,
+    slots: &Range<u32>,
+    cells: &Cells<T>,
+    number: impl Fn(T) -> u64,
+    of_group: impl Fn(&ValueGroup) -> Option<u64>,
+) -> (Vec<u32>, Vec<u64>) {
+    let mut all = (Vec::new(), Vec::new());
+    cells.for_each_in(slots.clone(), |slot, value| {
+        all.0.push(slot);
+        all.1.push(number(value));
+    });
+    let mut pairs = Vec::new();
+    for group in &column.groups {
+        if let Some(number) = of_group(group) {
+            pairs.extend(group.slots.range(slots.clone()).map(|slot| (slot, number)));
+        }
+    }
+    if !pairs.is_empty() {
+        pairs.extend(all.0.into_iter().zip(all.1));
+        pairs.sort_unstable();
+        all = pairs.into_iter().unzip();
+    }
+    all
+}
+
+fn put_column(out: &mut Vec<u8>, column: &Column, slots: &Range<u32>) {
     put_bytes(out, column.name.as_bytes());
     out.push(u8::from(column.predefined));
     let at = out.len();
     out.push(0);
     let mut kinds = 0;
-    let mut section =
-        |out: &mut Vec<u8>, kind: u8, value: &mut dyn FnMut(u32, &mut Vec<u8>) -> bool| {
-            let (mut bits, mut values) = (Vec::new(), Vec::new());
-            let mut any = false;
-            put_bits(
-                &mut bits,
-                slots.clone().map(|s| {
-                    let there = value(s, &mut values);
-                    any |= there;
-                    there
-                }),
-            );
-            if any {
-                kinds |= kind;
-                out.extend_from_slice(&bits);
-                out.extend_from_slice(&values);
-            }
-        };
-    let number = |v: Option<u64>, out: &mut Vec<u8>| {
-        if let Some(v) = v {
-            put_u64(out, v);
+    let mut section = |out: &mut Vec<u8>, kind: u8, (some, numbers): (Vec<u32>, Vec<u64>)| {
+        if !some.is_empty() {
+            kinds |= kind;
+            put_bits(out, slots, some.into_iter());
+            put_numbers(out, &numbers);
         }
-        v.is_some()
     };
-    if !column.ints.is_empty() || column.any_group(|v| matches!(v, Value::I64(_))) {
-        section(out, INTS, &mut |s, o| match column.get(s) {
-            Some(ValueView::I64(v)) => number(Some(v as u64), o),
-            _ => false,
-        });
-    }
-    if !column.floats.is_empty() || column.any_group(|v| matches!(v, Value::F64(_))) {
-        section(out, FLOATS, &mut |s, o| match column.get(s) {
-            Some(ValueView::F64(v)) => number(Some(v.to_bits()), o),
-            _ => false,
-        });
-    }
-    if !column.times.is_empty() || column.any_group(|v| matches!(v, Value::Timestamp(_))) {
-        section(out, TIMES, &mut |s, o| match column.get(s) {
-            Some(ValueView::Timestamp(v)) => number(Some(v as u64), o),
-            _ => false,
-        });
-    }
-    if !column.texts.is_empty() || column.any_group(|v| matches!(v, Value::String(_))) {
+    let ints = values(
+        column,
+        slots,
+        &column.ints,
+        |v| v as u64,
+        |g| match g.value {
+            Value::I64(v) => Some(v as u64),
+            _ => None,
+        },
+    );
+    section(out, INTS, ints);
+    let floats = values(
+        column,
+        slots,
+        &column.floats,
+        |v| v,
+        |g| match g.value {
+            Value::F64(v) => Some(v.to_bits()),
+            _ => None,
+        },
+    );
+    section(out, FLOATS, floats);
+    let times = values(
+        column,
+        slots,
+        &column.times,
+        |v| v as u64,
+        |g| match g.value {
+            Value::Timestamp(v) => Some(v as u64),
+            _ => None,
+        },
+    );
+    section(out, TIMES, times);
+    let mut texts = values(column, slots, &column.texts, u64::from, |g| match g.value {
+        Value::String(_) => Some(u64::from(g.word)),
+        _ => None,
+    });
+    if !texts.0.is_empty() {
         // Each distinct text once, with a number local to the chunk.
-        let mut numbers = HashMap::<u32, u32>::new();
-        let mut texts = Vec::new();
-        let mut codes = Vec::new();
-        let mut count = 0_u32;
-        section(&mut codes, TEXTS, &mut |s, o| {
-            let Some(word) = column.word(s) else {
-                return false;
-            };
-            let code = *numbers.entry(word).or_insert_with(|| {
-                put_bytes(&mut texts, column.dictionary.get(word).as_bytes());
-                count += 1;
-                count - 1
-            });
-            put_u32(o, code);
-            true
-        });
-        if count > 0 {
-            put_varint(out, u64::from(count));
-            out.extend_from_slice(&texts);
-            out.extend_from_slice(&codes);
+        let mut words = Numbering::default();
+        texts
+            .1
+            .iter_mut()
+            .for_each(|word| *word = words.number(*word as u32));
+        put_varint(out, words.all.len() as u64);
+        for word in &words.all {
+            put_bytes(out, column.dictionary.get(*word).as_bytes());
         }
     }
-    if !column.nulls.is_empty() {
-        section(out, NULLS, &mut |s, _| column.nulls.contains(s));
+    section(out, TEXTS, texts);
+    let nulls: Vec<u32> = column.nulls.range(slots.clone()).collect();
+    if !nulls.is_empty() {
+        kinds |= NULLS;
+        put_bits(out, slots, nulls.into_iter());
     }
-    let other = |v: &Value| matches!(v, Value::Bool(_) | Value::Bytes(_) | Value::List(_));
-    if !column.others.is_empty() || column.any_group(other) {
-        section(out, OTHERS, &mut |s, o| match column.get(s) {
-            Some(ValueView::Other(v)) => {
-                v.encode(o);
-                true
-            }
-            _ => false,
-        });
+    let versions = values(
+        column,
+        slots,
+        &column.versions,
+        |v| v,
+        |g| Some(g.version.0),
+    );
+    let mut others: Vec<(u32, &Value)> = Vec::new();
+    if !column.others.is_empty() {
+        let some = column.others.iter().map(|(slot, value)| (*slot, value));
+        others.extend(some.filter(|(slot, _)| slots.contains(slot)));
     }
-    section(out, VERSIONS, &mut |s, o| {
-        number(column.version(s).map(|v| v.0), o)
-    });
+    for group in &column.groups {
+        if let Value::Bool(_) | Value::Bytes(_) | Value::List(_) = group.value {
+            let some = group.slots.range(slots.clone());
+            others.extend(some.map(|slot| (slot, &group.value)));
+        }
+    }
+    if !others.is_empty() {
+        others.sort_unstable_by_key(|(slot, _)| *slot);
+        kinds |= OTHERS;
+        put_bits(out, slots, others.iter().map(|(slot, _)| *slot));
+        others.iter().for_each(|(_, value)| value.encode(out));
+    }
+    if !versions.0.is_empty() {
+        kinds |= VERSIONS;
+        put_bits(out, slots, versions.0.into_iter());
+        put_numbers(out, &versions.1);
+    }
     if let Some(byte) = out.get_mut(at) {
         *byte = kinds;
     }
 }
 
-/// Whether the next `count` bits are all set; consumes them if so.
-fn all_set(r: &mut Reader<'_>, count: u32) -> bool {
-    let mut ahead = r.clone();
-    let Ok(bytes) = ahead.take(count.div_ceil(8) as usize, "bits of slots") else {
-        return false;
-    };
-    let (whole, rest) = bytes.split_at(count as usize / 8);
-    let last = (1_u8 << (count % 8)) - 1;
-    let all = whole.iter().all(|b| *b == u8::MAX) && rest.iter().all(|b| *b == last);
-    if all {
-        *r = ahead;
+/// Reads arrays of numbers in the layout of a chunk.
+#[derive(Clone, Copy)]
+struct NumberLayout {
+    /// Whether arrays have individual widths.
+    packed: bool,
+}
+
+impl NumberLayout {
+    /// Reads `n` numbers; `width` is their width in the layout without individual ones, in bytes.
+    fn read<'a>(
+        self,
+        r: &mut Reader<'a>,
+        n: usize,
+        width: usize,
+        what: &'static str,
+    ) -> Result<impl ExactSizeIterator<Item = u64> + Clone + use<'a>, DecodeError> {
+        let (width, least) = if self.packed {
+            (usize::from(r.u8(what)?), r.u64(what)?)
+        } else {
+            (width, 0)
+        };
+        if !matches!(width, 0 | 1 | 2 | 4 | 8) {
+            return Err(r.error("a width of 0, 1, 2, 4 or 8 bytes"));
+        }
+        let bytes = r.take(n * width, what)?;
+        Ok((0..n).map(move |i| {
+            let number = bytes.get(i * width..(i + 1) * width).unwrap_or_default();
+            least.wrapping_add(match *number {
+                [a] => u64::from(a),
+                [a, b] => u64::from(u16::from_be_bytes([a, b])),
+                [a, b, c, d] => u64::from(u32::from_be_bytes([a, b, c, d])),
+                _ => number.try_into().map_or(0, u64::from_be_bytes),
+            })
+        }))
     }
-    all
 }
 
-/// Decodes the positions of set bits.
-fn set_bits<'a>(
-    r: &mut Reader<'a>,
+/// The slots of a chunk that is read, and the layout of its numbers.
+#[derive(Clone, Copy)]
+struct ChunkFrame {
+    base: u32,
     count: u32,
-) -> Result<impl Iterator<Item = u32> + use<'a>, DecodeError> {
-    let bytes = r.take(count.div_ceil(8) as usize, "bits of slots")?;
-    let each = |(at, byte): (usize, &u8)| {
-        let byte = *byte;
-        (0..8_u32)
-            .filter(move |bit| byte >> bit & 1 == 1)
-            .map(move |bit| at as u32 * 8 + bit)
-    };
-    Ok(bytes
-        .iter()
-        .enumerate()
-        .flat_map(each)
-        .filter(move |b| *b < count))
+    layout: NumberLayout,
 }
 
-/// Decodes a chunk and appends its objects to a table.
+impl ChunkFrame {
+    /// Decodes the positions of set bits.
+    fn set_bits(self, r: &mut Reader<'_>) -> Result<Vec<u32>, DecodeError> {
+        let bytes = r.take(self.count.div_ceil(8) as usize, "bits of slots")?;
+        let mut set = Vec::with_capacity(self.count as usize);
+        for (at, byte) in (0..).zip(bytes) {
+            let mut byte = *byte;
+            while byte != 0 {
+                let slot = at * 8 + byte.trailing_zeros();
+                if slot < self.count {
+                    set.push(slot);
+                }
+                byte &= byte - 1;
+            }
+        }
+        Ok(set)
+    }
+
+    /// Decodes a section of numbers into cells; `of` maps a number to a value, if it is valid.
+    fn fill<T: Copy + Default>(
+        self,
+        r: &mut Reader<'_>,
+        (width, what): (usize, &'static str),
+        cells: &mut Cells<T>,
+        (room, of): (usize, impl Fn(u64) -> Option<T>),
+    ) -> Result<(), DecodeError> {
+        let set = self.set_bits(r)?;
+        let slots = (self.base + self.count) as usize;
+        let numbers = self.layout.read(r, set.len(), width, what)?;
+        if numbers.clone().any(|n| of(n).is_none()) {
+            return Err(r.error(what));
+        }
+        let values = numbers.map(|n| of(n).unwrap_or_default());
+        if set.len() == self.count as usize {
+            cells.fill(self.base, values, slots, room);
+        } else {
+            for (slot, value) in set.into_iter().zip(values) {
+                cells.set(self.base + slot, value, slots);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Decodes a chunk and appends its objects to a table. [`Table::index_all`] must follow before any look-up.
 pub(super) fn read(table: &mut Table, bytes: &[u8]) -> Result<(), DecodeError> {
     let mut r = Reader::new(bytes);
+    let packed = r.peek() == Some(PACKED);
+    if packed {
+        r.u8("a layout")?;
+    }
     let count = r.u32("a number of objects")?;
-    if count > CHUNK || r.remaining() < count as usize * 48 {
+    if count > CHUNK {
         return Err(r.error("at most 4,096 objects"));
     }
-    let base = table.slots() as u32;
-    let n = count as usize;
-    let mut numbers = |what| -> Result<Vec<u64>, DecodeError> {
-        let bytes = r.take(n * 8, what)?;
-        let number = |b: &[u8]| b.try_into().map_or(0, u64::from_be_bytes);
-        Ok(bytes.chunks_exact(8).map(number).collect())
+    let frame = ChunkFrame {
+        base: table.slots() as u32,
+        count,
+        layout: NumberLayout { packed },
     };
+    let n = count as usize;
+    let mut numbers = |what| frame.layout.read(&mut r, n, 8, what);
     let ids = numbers("objects' numbers")?;
     let parts = [
         numbers("hashes")?,
@@ -247,17 +399,19 @@ pub(super) fn read(table: &mut Table, bytes: &[u8]) -> Result<(), DecodeError> {
         numbers("latest versions")?,
         numbers("static versions")?,
     ];
-    let deleted: Vec<u32> = set_bits(&mut r, count)?.collect();
-    table
-        .extend(&ids, parts, &deleted)
-        .map_err(|()| r.error("objects that are new"))?;
+    let deleted = frame.set_bits(&mut r)?;
+    table.extend(ids, parts, &deleted);
     let columns = r.count(3, "a number of columns")?;
     let mut here = Vec::with_capacity(columns);
     for _ in 0..columns {
         let name = r.str("a column's name")?;
         let predefined = r.u8("whether it is predefined")? == 1;
         let number = table.column_number(name, predefined);
-        read_column(table, number, &mut r, (base, count))?;
+        let room = table.ids.capacity();
+        match table.columns.get_mut(number as usize) {
+            Some(column) => read_column(column, &mut r, frame, room)?,
+            None => return Err(r.error("a column")),
+        }
         here.push(number);
     }
     let shapes = r.count(1, "a number of shapes")?;
@@ -275,10 +429,10 @@ pub(super) fn read(table: &mut Table, bytes: &[u8]) -> Result<(), DecodeError> {
         }
         known.push(table.shape_with(&columns));
     }
-    for slot in base..base + count {
-        let shape = r.u32("a shape")? as usize;
+    let shapes = frame.layout.read(&mut r, n, 4, "shapes")?;
+    for (slot, shape) in (frame.base..).zip(shapes) {
         let shape = known
-            .get(shape)
+            .get(shape as usize)
             .ok_or_else(|| r.error("a shape of this chunk"))?;
         table.set_shape(slot, *shape);
     }
@@ -286,81 +440,260 @@ pub(super) fn read(table: &mut Table, bytes: &[u8]) -> Result<(), DecodeError> {
 }
 
 fn read_column(
-    table: &mut Table,
-    number: u32,
+    column: &mut Column,
     r: &mut Reader<'_>,
-    (base, count): (u32, u32),
+    frame: ChunkFrame,
+    room: usize,
 ) -> Result<(), DecodeError> {
-    let slots = (base + count) as usize;
-    let Some(column) = table.columns.get_mut(number as usize) else {
-        return Err(r.error("a column"));
-    };
+    let slots = (frame.base + frame.count) as usize;
     let kinds = r.u8("kinds of values")?;
-    if kinds & INTS != 0 && all_set(r, count) {
-        let bytes = r.take(count as usize * 8, "integers")?;
-        let number = |b: &[u8]| b.try_into().map_or(0, i64::from_be_bytes);
-        column
-            .ints
-            .fill(base, bytes.chunks_exact(8).map(number), slots);
-    } else if kinds & INTS != 0 {
-        for slot in set_bits(r, count)? {
-            let value = r.u64("an integer")? as i64;
-            column.ints.set(base + slot, value, slots);
-        }
+    if kinds & INTS != 0 {
+        let of = |n| Some(n as i64);
+        frame.fill(r, (8, "integers"), &mut column.ints, (room, of))?;
     }
     if kinds & FLOATS != 0 {
-        for slot in set_bits(r, count)? {
-            let value = r.u64("a double")?;
-            column.floats.set(base + slot, value, slots);
-        }
+        frame.fill(r, (8, "doubles"), &mut column.floats, (room, Some))?;
     }
     if kinds & TIMES != 0 {
-        for slot in set_bits(r, count)? {
-            let value = r.u64("a time")? as i64;
-            column.times.set(base + slot, value, slots);
-        }
+        let of = |n| Some(n as i64);
+        frame.fill(r, (8, "times"), &mut column.times, (room, of))?;
     }
     if kinds & TEXTS != 0 {
         let texts = r.count(1, "a number of texts")?;
         let mut words = Vec::with_capacity(texts);
         for _ in 0..texts {
-            words.push(column.dictionary.number(r.str("a text")?));
+            words.push(column.dictionary.append(r.str("a text")?));
         }
-        let word = |code: u32| words.get(code as usize).copied();
-        if all_set(r, count) {
-            let bytes = r.take(count as usize * 4, "texts' numbers")?;
-            let number = |b: &[u8]| b.try_into().map_or(u32::MAX, u32::from_be_bytes);
-            let codes = bytes.chunks_exact(4).map(number);
-            if codes.clone().any(|code| word(code).is_none()) {
-                return Err(r.error("texts of this chunk"));
-            }
-            column
-                .texts
-                .fill(base, codes.map(|c| word(c).unwrap_or(0)), slots);
-        } else {
-            for slot in set_bits(r, count)? {
-                let word = word(r.u32("a text's number")?)
-                    .ok_or_else(|| r.error("a text of this chunk"))?;
-                column.texts.set(base + slot, word, slots);
-            }
-        }
+        let of = |code: u64| words.get(code as usize).copied();
+        let what = (4, "texts of this chunk");
+        frame.fill(r, what, &mut column.texts, (room, of))?;
     }
     if kinds & NULLS != 0 {
-        column
-            .nulls
-            .extend(set_bits(r, count)?.map(|slot| base + slot));
+        let slots = frame.set_bits(r)?.into_iter();
+        column.nulls.extend(slots.map(|slot| frame.base + slot));
     }
     if kinds & OTHERS != 0 {
-        for slot in set_bits(r, count)? {
+        for slot in frame.set_bits(r)? {
             let value = Value::decode(r)?;
-            column.others.insert(base + slot, value);
+            column.others.insert(frame.base + slot, value);
         }
     }
     if kinds & VERSIONS != 0 {
-        for slot in set_bits(r, count)? {
-            let version = Version(r.u64("a version")?);
-            column.set_version(base + slot, version, slots);
+        let set = frame.set_bits(r)?;
+        let versions = frame.layout.read(r, set.len(), 8, "versions")?;
+        for (slot, version) in set.into_iter().zip(versions) {
+            column.set_version(frame.base + slot, Version(version), slots);
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use esker_model::VertexTypeId;
+    use esker_model::codec::put_u64;
+    use esker_model::object::ObjectId;
+    use esker_model::record::{UserAttribute, VertexRecord};
+    use esker_model::value::ValueView;
+    use esker_model::{Properties, Value};
+    use roaring::RoaringBitmap;
+
+    const TYPE: VertexTypeId = VertexTypeId(3);
+
+    fn id(n: u64) -> ObjectId {
+        ObjectId(n << 40 | n)
+    }
+
+    fn value(n: u64, kind: u64) -> Value {
+        match kind {
+            0 => Value::I64(n as i64 - 3000),
+            1 => Value::F64(n as f64 / -7.0),
+            2 => Value::Timestamp((n * n) as i64),
+            3 => Value::String(format!("text {}", n % 50)),
+            4 => Value::Null,
+            5 => Value::List(vec![Value::Bool(true), Value::from("in a list")]),
+            _ => Value::String(format!("text {n}")),
+        }
+    }
+
+    fn record(n: u64) -> VertexRecord {
+        let version = |n| Version::new(1_700_000_000_000, n);
+        let user = |name: &str, value| UserAttribute {
+            name: name.into(),
+            version: version(if n.is_multiple_of(90) { 8 } else { 5 }),
+            value,
+        };
+        VertexRecord {
+            deleted: n % 77 == 5,
+            mentioned: false,
+            first: version(5),
+            latest: version(if n.is_multiple_of(90) { 8 } else { 5 }),
+            static_version: version(5),
+            type_id: TYPE,
+            key: id(n).to_string(),
+            attributes: Properties::new()
+                .with("location", value(n, 6))
+                .with("mixed", value(n, n % 7)),
+            user: if n.is_multiple_of(3) {
+                vec![user("rare", value(n, 3)), user("some", value(n, 0))]
+            } else {
+                vec![user("some", value(n, n % 2))]
+            },
+        }
+    }
+
+    fn table(objects: u64) -> Table {
+        let mut table = Table::new(TYPE, 64);
+        for n in 0..objects {
+            let mut row = Vec::new();
+            record(n).encode(&mut row);
+            table
+                .apply(id(n), &row, u128::from(n) << 90 | u128::from(n))
+                .unwrap();
+        }
+        let tags = [Value::from("text 7"), Value::I64(-1), Value::Bool(true)];
+        for (n, tag) in (1_u16..).zip(tags) {
+            let slots: RoaringBitmap = (0..objects as u32)
+                .filter(|s| s % 9 == u32::from(n))
+                .collect();
+            let version = Version::new(1_700_000_000_001, n);
+            table.tag(&slots, "rare", Some(&ValueView::from(&tag)), version);
+        }
+        table
+    }
+
+    fn check_same(table: &Table, read: &Table) {
+        assert_eq!(table.slots(), read.slots());
+        for slot in 0..table.slots() as u32 {
+            let (mut expected, mut got) = (Vec::new(), Vec::new());
+            table.encode(slot, &mut expected);
+            read.encode(slot, &mut got);
+            assert_eq!(got, expected, "slot {slot}");
+            let id = table.id(slot);
+            assert_eq!(read.slot_of(id), Some(slot));
+            let hash = table.hash_of(id).to_be_bytes();
+            assert_eq!(read.with_identity(&hash), table.with_identity(&hash));
+        }
+        for column in &table.columns {
+            let other = read.columns.iter().find(|c| c.name == column.name).unwrap();
+            for n in 0..table.slots() as u64 {
+                let word = format!("text {n}");
+                // Only values were written, and equal texts have one number.
+                if let Some(word) = other.dictionary.find(&word) {
+                    assert_eq!(
+                        other.dictionary.find(other.dictionary.get(word)),
+                        Some(word)
+                    );
+                }
+            }
+            assert!(other.dictionary.len() <= column.dictionary.len());
+            for slot in 0..table.slots() as u32 {
+                let word = |c: &Column| c.texts.get(slot).map(|w| c.dictionary.get(w).to_owned());
+                if let Some(text) = word(column) {
+                    assert_eq!(other.dictionary.find(&text), other.texts.get(slot));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn chunks_are_the_table() {
+        let table = table(u64::from(CHUNK) * 2 + 500);
+        for sizes in [false, true] {
+            let mut read_back = Table::new(TYPE, 64);
+            if sizes {
+                read_back.reserve_sizes(&table.sizes());
+            }
+            for chunk in 0..3 {
+                read(&mut read_back, &write(&table, chunk)).unwrap();
+            }
+            read_back.index_all().unwrap();
+            check_same(&table, &read_back);
+            // Later objects get numbers beyond those of the texts, and are found.
+            let mut row = Vec::new();
+            record(9_000).encode(&mut row);
+            read_back.apply(id(9_000), &row, 1 << 127).unwrap();
+            let (mut got, slot) = (Vec::new(), read_back.slot_of(id(9_000)).unwrap());
+            read_back.encode(slot, &mut got);
+            assert_eq!(got, row);
+        }
+    }
+
+    #[test]
+    fn two_objects_with_one_number_are_refused() {
+        let table = table(10);
+        let mut twice = Table::new(TYPE, 64);
+        for _ in 0..2 {
+            read(&mut twice, &write(&table, 0)).unwrap();
+        }
+        twice.index_all().unwrap_err();
+    }
+
+    #[test]
+    fn damaged_chunks_are_refused() {
+        let whole = write(&table(20), 0);
+        for len in 0..whole.len() {
+            read(&mut Table::new(TYPE, 64), &whole[..len]).unwrap_err();
+        }
+    }
+
+    /// Writes two objects as builds before `PACKED` did.
+    fn earlier_layout() -> Vec<u8> {
+        let mut out = Vec::new();
+        put_u32(&mut out, 2);
+        // Numbers, both halves of the hashes, the three versions.
+        for pair in [[7, 9], [1, 2], [3, 4], [50, 60], [55, 60], [50, 60]] {
+            pair.into_iter().for_each(|n| put_u64(&mut out, n));
+        }
+        out.push(0b10);
+        put_varint(&mut out, 2);
+        put_bytes(&mut out, b"location");
+        out.extend_from_slice(&[1, TEXTS]);
+        put_varint(&mut out, 2);
+        put_bytes(&mut out, b"/a");
+        put_bytes(&mut out, b"/b");
+        out.push(0b11);
+        [1, 0].into_iter().for_each(|code| put_u32(&mut out, code));
+        put_bytes(&mut out, b"n");
+        out.extend_from_slice(&[0, INTS | VERSIONS, 0b01]);
+        put_u64(&mut out, -4_i64 as u64);
+        out.push(0b01);
+        put_u64(&mut out, 55);
+        put_varint(&mut out, 2);
+        out.extend_from_slice(&[2, 0, 1, 1, 0]);
+        [0, 1]
+            .into_iter()
+            .for_each(|shape| put_u32(&mut out, shape));
+        out
+    }
+
+    #[test]
+    fn chunks_of_earlier_builds_are_read() {
+        let mut table = Table::new(TYPE, 64);
+        read(&mut table, &earlier_layout()).unwrap();
+        table.index_all().unwrap();
+        let row = |slot| {
+            let mut row = Vec::new();
+            table.encode(slot, &mut row);
+            VertexRecord::decode(&row).unwrap()
+        };
+        let (first, second) = (row(0), row(1));
+        assert_eq!((first.deleted, second.deleted), (false, true));
+        assert_eq!((first.first, first.latest), (Version(50), Version(55)));
+        assert_eq!(first.attributes.get("location"), Some(&Value::from("/b")));
+        assert_eq!(second.attributes.get("location"), Some(&Value::from("/a")));
+        let tag = UserAttribute {
+            name: "n".into(),
+            version: Version(55),
+            value: Value::I64(-4),
+        };
+        assert_eq!(first.user, [tag]);
+        assert!(second.user.is_empty());
+        assert_eq!(
+            table.with_identity(&(1_u128 << 64 | 3).to_be_bytes()),
+            Some(0)
+        );
+        assert_eq!(table.slot_of(ObjectId(9)), Some(1));
+    }
 }

@@ -30,7 +30,7 @@ pub(super) struct Column {
     /// Values that many objects received at once.
     pub(super) groups: Vec<ValueGroup>,
     /// Version of a value, where it is not that of the object's creation.
-    versions: Cells<u64>,
+    pub(super) versions: Cells<u64>,
     /// Whether searches may build an index.
     pub(super) indexed: bool,
     /// Number of values from which an index is built; up to four times as many changed slots are always tested individually.
@@ -44,7 +44,7 @@ pub(super) struct ValueGroup {
     pub(super) value: Value,
     /// Number of the text, if the value is text.
     pub(super) word: u32,
-    version: Version,
+    pub(super) version: Version,
     pub(super) slots: RoaringBitmap,
 }
 
@@ -179,11 +179,6 @@ impl Column {
         self.groups.iter().find(|g| g.slots.contains(slot))
     }
 
-    /// Whether the value of any group satisfies `form`.
-    pub(super) fn any_group(&self, form: impl Fn(&Value) -> bool) -> bool {
-        self.groups.iter().any(|g| form(&g.value))
-    }
-
     pub(super) fn get(&self, slot: u32) -> Option<ValueView<'_>> {
         if let Some(word) = self.texts.get(slot) {
             return Some(ValueView::Text(self.dictionary.get(word)));
@@ -206,12 +201,12 @@ impl Column {
         self.group(slot).map(|g| ValueView::from(&g.value))
     }
 
-    /// Returns the number of a slot's text.
-    pub(super) fn word(&self, slot: u32) -> Option<u32> {
-        let text = |g: &&ValueGroup| matches!(g.value, Value::String(_));
-        self.texts
-            .get(slot)
-            .or_else(|| self.group(slot).filter(text).map(|g| g.word))
+    /// Indexes the texts that were appended to the dictionary: equal ones become one.
+    pub(super) fn settle_texts(&mut self) {
+        if let Some(numbers) = self.dictionary.settle() {
+            let of = |word: u32| numbers.get(word as usize).copied().unwrap_or(0);
+            self.texts.map_all(of);
+        }
     }
 
     /// Version at which the value was set; `None` if it is that of the object's creation.

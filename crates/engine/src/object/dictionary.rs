@@ -1,5 +1,6 @@
 //! Dictionary of the texts of one column, each with a number, and indexes that find the texts that satisfy a test.
 
+use super::positions::{by_position, spread};
 use foldhash::fast::FixedState;
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
@@ -36,7 +37,7 @@ impl Dictionary {
         let same = |(n, h): &(u32, u32)| *h == hash && slice(text, ends, *n) == word;
         let entry = self
             .numbers
-            .entry(mix_hash(hash), same, |(_, hash)| mix_hash(*hash));
+            .entry(spread(hash), same, |(_, hash)| spread(*hash));
         match entry {
             Entry::Occupied(known) => known.get().0,
             Entry::Vacant(place) => {
@@ -49,10 +50,66 @@ impl Dictionary {
         }
     }
 
-    /// Reserves capacity for more texts.
-    pub(super) fn reserve(&mut self, more: usize) {
-        self.ends.reserve(more);
-        self.numbers.reserve(more, |(_, hash)| mix_hash(*hash));
+    /// Reserves capacity for more texts, and for bytes of them.
+    pub(super) fn reserve(&mut self, more: usize, bytes: usize) {
+        self.ends.reserve_exact(more);
+        self.text.reserve_exact(bytes);
+    }
+
+    /// Adds a text with a new number, even if it has one. [`Self::settle`] must follow before any look-up.
+    pub(super) fn append(&mut self, word: &str) -> u32 {
+        self.text.push_str(word);
+        self.ends.push(self.text.len());
+        self.ends.len() as u32 - 1
+    }
+
+    /// Makes the appended texts known to look-ups. If some are equal, returns the new number of each text by its present one.
+    pub(super) fn settle(&mut self) -> Option<Vec<u32>> {
+        if self.numbers.len() == self.ends.len() {
+            return None;
+        }
+        let hashes: Vec<u32> = (0..self.ends.len() as u32)
+            .map(|number| self.hash(self.get(number)))
+            .collect();
+        let mut numbers = HashTable::with_capacity(hashes.len());
+        let mut equal = Vec::new();
+        let (text, ends) = (&self.text, &self.ends);
+        let all = by_position(hashes.iter().copied().zip(0..), numbers.num_buckets());
+        for (hash, number) in all {
+            // The texts are not near one another: they are read only if their hashes are equal.
+            let same = |(n, h): &(u32, u32)| {
+                *h == hash && slice(text, ends, *n) == slice(text, ends, number)
+            };
+            match numbers.entry(spread(hash), same, |(_, hash)| spread(*hash)) {
+                Entry::Occupied(first) => equal.push((number, first.get().0)),
+                Entry::Vacant(place) => {
+                    place.insert((number, hash));
+                }
+            }
+        }
+        self.numbers = numbers;
+        if equal.is_empty() {
+            return None;
+        }
+        // The first of equal texts has the least number, so all keep their order.
+        equal.sort_unstable();
+        let mut distinct = Self::default();
+        let mut equal = equal.into_iter().peekable();
+        let mut renumbered: Vec<u32> = Vec::with_capacity(self.ends.len());
+        for number in 0..self.ends.len() as u32 {
+            let next = match equal.next_if(|(one, _)| *one == number) {
+                Some((_, first)) => renumbered.get(first as usize).copied().unwrap_or(0),
+                None => distinct.append(self.get(number)),
+            };
+            renumbered.push(next);
+        }
+        for (number, _) in &mut self.numbers {
+            *number = renumbered.get(*number as usize).copied().unwrap_or(0);
+        }
+        (self.text, self.ends, self.last) = (distinct.text, distinct.ends, 0);
+        self.text.shrink_to_fit();
+        self.numbers.shrink_to_fit(|(_, hash)| spread(*hash));
+        Some(renumbered)
     }
 
     fn hash(&self, word: &str) -> u32 {
@@ -62,7 +119,7 @@ impl Dictionary {
 
     fn number_of(&self, word: &str, hash: u32) -> Option<u32> {
         let same = |(n, h): &(u32, u32)| *h == hash && slice(&self.text, &self.ends, *n) == word;
-        self.numbers.find(mix_hash(hash), same).map(|(n, _)| *n)
+        self.numbers.find(spread(hash), same).map(|(n, _)| *n)
     }
 
     /// Returns the number of a text, if it has one.
@@ -78,14 +135,14 @@ impl Dictionary {
         self.ends.len()
     }
 
+    /// Bytes of all texts.
+    pub(super) fn text_bytes(&self) -> usize {
+        self.text.len()
+    }
+
     pub(super) fn bytes(&self) -> u64 {
         (self.text.capacity() + self.ends.capacity() * 8 + self.numbers.capacity() * 9) as u64
     }
-}
-
-/// Widens a hash: `HashTable` takes the position from the low bits and a tag from the high ones.
-fn mix_hash(hash: u32) -> u64 {
-    u64::from(hash).wrapping_mul(0x9E37_79B9_7F4A_7C15)
 }
 
 fn slice<'w>(text: &'w str, ends: &[usize], number: u32) -> &'w str {

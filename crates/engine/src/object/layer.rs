@@ -63,7 +63,8 @@ pub(super) struct ObjectState {
     /// Chunks that changed since the last checkpoint.
     dirty: RoaringBitmap,
     log_bytes: u64,
-    chunk_bytes: u64,
+    /// Bytes of each chunk of the last checkpoint.
+    chunk_sizes: Vec<u32>,
 }
 
 /// The objects that a snapshot sees.
@@ -107,13 +108,13 @@ impl ObjectStore {
             before: BTreeMap::new(),
             dirty: RoaringBitmap::new(),
             log_bytes: 0,
-            chunk_bytes: 0,
+            chunk_sizes: Vec::new(),
         };
         let mut failure = None;
         let mut keep = |what: String, result: Result<(), _>| match result {
             Ok(()) => Flow::Continue(()),
             Err(e) => {
-                failure = Some(Error::corrupt(what, e));
+                failure.get_or_insert(Error::corrupt(what, e));
                 Flow::Break(())
             }
         };
@@ -122,7 +123,6 @@ impl ObjectStore {
         })?;
         let all = KeyRange::prefix(&[log::CHUNKS]);
         inner.scan(Table::Objects, &all, &mut |key, value| {
-            state.chunk_bytes += value.len() as u64;
             let what = || format!("chunk {key:02x?} of table `objects`");
             // The number of a chunk determines the slots of its objects.
             let begins = log::chunk_key(state.columns.slots() as u32 / log::CHUNK);
@@ -132,8 +132,10 @@ impl ObjectStore {
             } else {
                 Err(Reader::new(key).error("the chunk that follows the one before"))
             };
+            state.chunk_sizes.push(value.len() as u32);
             keep(what(), read)
         })?;
+        let _ = keep("table `objects`".to_owned(), state.columns.index_all());
         let all = KeyRange::prefix(&[log::LOG]);
         inner.scan(Table::Objects, &all, &mut |key, value| {
             state.log_bytes += value.len() as u64;
@@ -361,7 +363,7 @@ impl ObjectStore {
     pub(crate) fn checkpoint_if_due(&self) -> Result<()> {
         let due = {
             let state = self.state();
-            state.log_bytes > LOG_BYTES_LEAST.max(state.chunk_bytes)
+            state.log_bytes > LOG_BYTES_LEAST.max(state.chunk_bytes())
         };
         if due {
             self.checkpoint().map(drop)
@@ -385,9 +387,11 @@ impl ObjectStore {
             (state.commit, state.dirty.clone())
         };
         let (mut written, mut batch, mut bytes) = (0, WriteBatch::default(), 0);
+        let mut sizes = Vec::new();
         for number in &dirty {
             let value = chunk::write(&self.state().columns, number);
             bytes += value.len();
+            sizes.push((number as usize, value.len() as u32));
             batch.put(Table::Objects, log::chunk_key(number), &value);
             if bytes >= CHUNK_BYTES_AT_ONCE {
                 written += bytes as u64;
@@ -398,22 +402,20 @@ impl ObjectStore {
         }
         written += bytes as u64;
         batch.put(Table::Objects, log::SIZES, self.state().columns.sizes());
-        let mut chunk_bytes = 0;
         let log = KeyRange::between(&[log::LOG], &log::log_key(commit + 1, 0));
         self.inner.scan(Table::Objects, &log, &mut |key, _| {
             batch.remove(Table::Objects, key);
             Flow::Continue(())
         })?;
         self.inner.commit(batch, Durability::Relaxed)?;
-        let chunks = KeyRange::prefix(&[log::CHUNKS]);
-        self.inner.scan(Table::Objects, &chunks, &mut |_, value| {
-            chunk_bytes += value.len() as u64;
-            Flow::Continue(())
-        })?;
         let mut state = self.state_mut();
         state.dirty.clear();
         state.log_bytes = 0;
-        state.chunk_bytes = chunk_bytes;
+        for (number, size) in sizes {
+            let all = state.chunk_sizes.len().max(number + 1);
+            state.chunk_sizes.resize(all, 0);
+            state.chunk_sizes[number] = size;
+        }
         Ok(written)
     }
 
@@ -520,11 +522,15 @@ impl ObjectStore {
     pub(crate) fn sizes(&self) -> (u64, u64, u64) {
         let state = self.state();
         let (values, indexes) = state.columns.bytes();
-        (values, indexes, state.log_bytes + state.chunk_bytes)
+        (values, indexes, state.log_bytes + state.chunk_bytes())
     }
 }
 
 impl ObjectState {
+    fn chunk_bytes(&self) -> u64 {
+        self.chunk_sizes.iter().map(|size| u64::from(*size)).sum()
+    }
+
     /// Adds new objects.
     fn create(&mut self, new_objects: &NewObjects) -> Result<()> {
         if new_objects.is_empty() {

@@ -1,7 +1,7 @@
 //! Objects: SoMeta's flat namespace. They are vertices, stored in columns in memory, so that a search reads only the columns
 //! that it names.
 //!
-//! `cells`, `dictionary`, `sorted` ← `column`, `shapes` ← `table` (all objects) ← `log` (on disk), `layer` (as rows of the
+//! `positions` ← `cells`, `dictionary`, `sorted` ← `column`, `shapes` ← `table` (all objects) ← `log` (on disk), `layer` (as rows of the
 //! store) ← `lookup` (a term), `select` (a filter), `find` (results of a search), `group` (tags of many).
 
 mod cells;
@@ -16,6 +16,7 @@ mod log;
 mod lookup;
 mod merge;
 mod new_objects;
+mod positions;
 mod select;
 mod shapes;
 mod sorted;

@@ -4,6 +4,7 @@
 mod fill;
 
 use super::column::Column;
+use super::positions::spread;
 use super::shapes::{ShapeId, Shapes};
 use esker_model::codec::{DecodeError, put_bytes, put_u16, put_u64, put_varint};
 use esker_model::object::{ObjectId, prefix_of};
@@ -63,14 +64,19 @@ pub(super) enum ObjectField {
 }
 
 /// Hashes an object's number.
-pub(super) fn mix(id: ObjectId) -> u64 {
+fn hash_of_id(id: ObjectId) -> u32 {
     // Both the prefix, in the high bits, and the sequence, in the low ones, distinguish objects.
-    id.0.wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(26)
+    (id.0.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as u32
+}
+
+/// [`hash_of_id`] for a hash table.
+pub(super) fn mix(id: ObjectId) -> u64 {
+    spread(hash_of_id(id))
 }
 
 /// The part of an identity's hash that is used as the key of a hash table.
 fn low(hash: u128) -> u64 {
-    hash as u64
+    spread(hash as u32)
 }
 
 impl Table {
@@ -290,7 +296,7 @@ impl Table {
         let version = |all: &[Version]| all.get(at).map_or(0, |v| v.0);
         match part {
             ObjectField::HashHigh => (self.hashes.get(at).copied().unwrap_or(0) >> 64) as u64,
-            ObjectField::HashLow => low(self.hashes.get(at).copied().unwrap_or(0)),
+            ObjectField::HashLow => self.hashes.get(at).copied().unwrap_or(0) as u64,
             ObjectField::First => version(&self.first),
             ObjectField::Latest => version(&self.latest),
             ObjectField::Static => version(&self.statics),

@@ -1,15 +1,18 @@
 //! Addition of new objects to the table: created ones, or all when a database is opened.
 
-use super::{Table, low, mix};
+use super::{Table, hash_of_id, low, mix};
+use crate::object::column::Column;
+use crate::object::positions::{by_position, spread};
 use esker_model::Version;
 use esker_model::codec::{DecodeError, Reader, put_bytes, put_u64, put_varint};
 use esker_model::object::ObjectId;
 use esker_model::value::ValueView;
+use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 use std::sync::Arc;
 
 impl Table {
-    /// Encodes the numbers of objects and of texts in each column: the capacity to reserve at the next opening.
+    /// Encodes the numbers of objects, and of texts and their bytes in each column: the capacity to reserve at the next opening.
     pub(in crate::object) fn sizes(&self) -> Vec<u8> {
         let mut out = Vec::new();
         put_u64(&mut out, self.ids.len() as u64);
@@ -18,6 +21,9 @@ impl Table {
             put_bytes(&mut out, column.name.as_bytes());
             out.push(u8::from(column.predefined));
             put_varint(&mut out, column.dictionary.len() as u64);
+        }
+        for column in &self.columns {
+            put_varint(&mut out, column.dictionary.text_bytes() as u64);
         }
         out
     }
@@ -35,14 +41,18 @@ impl Table {
             self.latest.reserve_exact(slots);
             self.statics.reserve_exact(slots);
             self.shapes_of.reserve_exact(slots);
-            self.reserve(slots);
+            let mut texts = Vec::new();
             for _ in 0..r.count(3, "a number of columns")? {
                 let name = r.str("a column's name")?;
                 let predefined = r.u8("whether it is predefined")? == 1;
                 let words = r.varint("a number of texts")?.min(MOST) as usize;
-                let number = self.column_number(name, predefined);
+                texts.push((self.column_number(name, predefined), words));
+            }
+            for (number, words) in texts {
+                // Earlier builds did not record bytes.
+                let bytes = r.varint("bytes of texts").unwrap_or(0).min(MOST) as usize;
                 if let Some(column) = self.columns.get_mut(number as usize) {
-                    column.dictionary.reserve(words);
+                    column.dictionary.reserve(words, bytes);
                 }
             }
             Ok(())
@@ -53,9 +63,48 @@ impl Table {
 
     /// Reserves capacity for more objects.
     pub(in crate::object) fn reserve(&mut self, more: usize) {
+        if self.by_id.capacity() < self.by_id.len() + more {
+            self.index_slots(self.by_id.len() + more);
+        }
+    }
+
+    /// Makes objects and texts of [`Self::extend`] known to look-ups. Fails if two objects have one number.
+    pub(in crate::object) fn index_all(&mut self) -> Result<(), DecodeError> {
+        let unique = self.index_slots(self.ids.capacity());
+        self.columns.iter_mut().for_each(Column::settle_texts);
+        if unique {
+            Ok(())
+        } else {
+            Err(Reader::new(&[]).error("objects with different numbers"))
+        }
+    }
+
+    /// Builds the hash tables of all objects; returns whether all have different numbers.
+    fn index_slots(&mut self, capacity: usize) -> bool {
         let (ids, hashes) = (&self.ids, &self.hashes);
-        self.by_id.reserve(more, |s| mix(ids[*s as usize]));
-        self.by_identity.reserve(more, |s| low(hashes[*s as usize]));
+        self.by_id = HashTable::with_capacity(capacity);
+        let all = ids.iter().map(|id| hash_of_id(*id)).zip(0..);
+        let mut unique = true;
+        for (hash, slot) in by_position(all, self.by_id.num_buckets()) {
+            let same = |s: &u32| ids.get(*s as usize) == ids.get(slot as usize);
+            match self
+                .by_id
+                .entry(spread(hash), same, |s| mix(ids[*s as usize]))
+            {
+                Entry::Occupied(_) => unique = false,
+                Entry::Vacant(place) => {
+                    place.insert(slot);
+                }
+            }
+        }
+        self.by_identity = HashTable::with_capacity(capacity);
+        let live = hashes.iter().map(|hash| *hash as u32).zip(0..);
+        let live = live.filter(|(_, slot)| self.live.contains(*slot));
+        for (hash, slot) in by_position(live, self.by_identity.num_buckets()) {
+            self.by_identity
+                .insert_unique(spread(hash), slot, |s| low(hashes[*s as usize]));
+        }
+        unique
     }
 
     /// [`Self::apply`] for an object that is not in the table yet: its values go directly from the row into the columns of the
@@ -122,44 +171,30 @@ impl Table {
     }
 
     /// Adds objects without their values, which follow: their numbers, the fields (`ObjectField`) in order, and which of them are
-    /// deleted. Fails if one of them exists already.
+    /// deleted. [`Self::index_all`] must follow before any look-up.
     pub(in crate::object) fn extend(
         &mut self,
-        ids: &[u64],
-        parts: [Vec<u64>; 5],
+        ids: impl ExactSizeIterator<Item = u64>,
+        parts: [impl Iterator<Item = u64>; 5],
         deleted: &[u32],
-    ) -> Result<(), ()> {
+    ) {
         let base = self.ids.len() as u32;
         let [high, low, first, latest, statics] = parts;
-        self.ids.extend(ids.iter().map(|id| ObjectId(*id)));
-        for (slot, id) in (base..).zip(ids) {
-            let (all, id) = (&self.ids, ObjectId(*id));
-            let entry = self.by_id.entry(
-                mix(id),
-                |s| all.get(*s as usize) == Some(&id),
-                |s| mix(all[*s as usize]),
-            );
-            match entry {
-                Entry::Occupied(_) => return Err(()),
-                Entry::Vacant(place) => place.insert(slot),
-            };
-        }
-        self.first.extend(first.into_iter().map(Version));
-        self.latest.extend(latest.into_iter().map(Version));
-        self.statics.extend(statics.into_iter().map(Version));
-        self.shapes_of.resize(self.ids.len(), 0);
         self.live.insert_range(base..base + ids.len() as u32);
-        let mut deleted = deleted.iter().peekable();
-        for (slot, (high, low)) in (base..).zip(high.into_iter().zip(low)) {
-            let hash = u128::from(high) << 64 | u128::from(low);
-            if deleted.next_if(|g| **g + base == slot).is_some() {
-                self.live.remove(slot);
-                self.hashes.push(0);
-            } else {
-                self.hashes.push(hash);
-                self.put_identity(slot, hash);
+        self.ids.extend(ids.map(ObjectId));
+        let hashes = high.zip(low);
+        self.hashes
+            .extend(hashes.map(|(high, low)| u128::from(high) << 64 | u128::from(low)));
+        self.first.extend(first.map(Version));
+        self.latest.extend(latest.map(Version));
+        self.statics.extend(statics.map(Version));
+        self.shapes_of.resize(self.ids.len(), 0);
+        for at in deleted {
+            let slot = base + at;
+            self.live.remove(slot);
+            if let Some(hash) = self.hashes.get_mut(slot as usize) {
+                *hash = 0;
             }
         }
-        Ok(())
     }
 }
