@@ -138,7 +138,7 @@ impl Round {
                 attributes,
             } => {
                 check_vertex(schema, *vertex, key)?;
-                check_static(schema, *vertex, attributes)?;
+                check_static(schema, vertex.type_id, attributes)?;
                 self.vertex(
                     *vertex,
                     192 + key.len() + 64 * attributes.len(),

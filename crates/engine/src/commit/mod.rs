@@ -120,6 +120,8 @@ impl Engine {
                 Err(_) => one.aborted(&commit),
             }
         }
+        self.objects
+            .recycle(std::mem::take(&mut commit.new_objects));
         outcome?;
         // The changes are committed even if this fails: a later commit tries again.
         let _ = self.objects.checkpoint_if_due();

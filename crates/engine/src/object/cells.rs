@@ -89,7 +89,7 @@ impl<T: Copy + Default> Cells<T> {
             return;
         };
         if values.capacity() < slots {
-            values.reserve_exact(room.max(slots + slots / 2) - values.len());
+            values.reserve_exact(room.max(2 * slots) - values.len());
         }
         if let Some((first, value)) = all.next() {
             let at = first as usize;
@@ -105,6 +105,46 @@ impl<T: Copy + Default> Cells<T> {
         }
         for (slot, value) in all {
             self.set(slot, value, slots);
+        }
+    }
+
+    /// Appends the values of other cells, which are in slots from `base` on, changed by `of`.
+    pub(super) fn append(
+        &mut self,
+        new: &Self,
+        base: u32,
+        slots: usize,
+        mut of: impl FnMut(T) -> T,
+    ) {
+        let count = slots - base as usize;
+        match new {
+            Self::Dense { values, .. } if new.len() == count && values.len() == count => {
+                self.fill(base, values.iter().map(|value| of(*value)), slots, slots);
+            }
+            _ => new.for_each_in(0..count as u32, |slot, value| {
+                self.set(base + slot, of(value), slots);
+            }),
+        }
+    }
+
+    /// Removes the values of all slots but the first.
+    pub(super) fn truncate(&mut self, slots: usize) {
+        match self {
+            Self::Sparse(map) => map.retain(|slot, _| (*slot as usize) < slots),
+            Self::Dense {
+                values,
+                present,
+                count,
+            } => {
+                values.truncate(slots);
+                present.truncate(slots.div_ceil(64));
+                if !slots.is_multiple_of(64)
+                    && let Some(last) = present.get_mut(slots / 64)
+                {
+                    *last &= (1 << (slots % 64)) - 1;
+                }
+                *count = present.iter().map(|word| word.count_ones() as usize).sum();
+            }
         }
     }
 

@@ -259,6 +259,50 @@ impl Column {
         }
     }
 
+    /// Appends the values of another column, which are in slots from `base` on, all of the objects' creation.
+    pub(super) fn append(&mut self, new: &Self, base: u32, slots: usize) {
+        self.ints.append(&new.ints, base, slots, |v| v);
+        self.floats.append(&new.floats, base, slots, |v| v);
+        self.times.append(&new.times, base, slots, |v| v);
+        let mut words = vec![u32::MAX; new.dictionary.len()];
+        let dictionary = &mut self.dictionary;
+        self.texts.append(&new.texts, base, slots, |word| {
+            let Some(number) = words.get_mut(word as usize) else {
+                return 0;
+            };
+            if *number == u32::MAX {
+                *number = dictionary.look_up(new.dictionary.get(word));
+            }
+            *number
+        });
+        self.versions.append(&new.versions, base, slots, |v| v);
+        self.nulls.extend(new.nulls.iter().map(|slot| base + slot));
+        let others = new.others.iter();
+        self.others
+            .extend(others.map(|(slot, value)| (base + slot, value.clone())));
+        let index = self.index.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if index.built.is_some() {
+            index.changed.insert_range(base..slots as u32);
+        }
+    }
+
+    /// Removes the values of all slots but the first.
+    pub(super) fn truncate(&mut self, slots: usize) {
+        self.ints.truncate(slots);
+        self.floats.truncate(slots);
+        self.times.truncate(slots);
+        self.texts.truncate(slots);
+        self.versions.truncate(slots);
+        self.nulls.remove_range(slots as u32..);
+        self.others.retain(|slot, _| (*slot as usize) < slots);
+        for group in &mut self.groups {
+            group.slots.remove_range(slots as u32..);
+        }
+        if slots == 0 {
+            self.dictionary.clear();
+        }
+    }
+
     /// Sets one value of many slots at a version.
     pub(super) fn set_all(
         &mut self,

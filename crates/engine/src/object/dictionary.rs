@@ -31,7 +31,8 @@ impl Dictionary {
         self.last
     }
 
-    fn look_up(&mut self, word: &str) -> u32 {
+    /// [`Self::number`] for a text that is not likely to be the last one.
+    pub(super) fn look_up(&mut self, word: &str) -> u32 {
         let hash = self.hash(word);
         let (text, ends) = (&self.text, &self.ends);
         let same = |(n, h): &(u32, u32)| *h == hash && slice(text, ends, *n) == word;
@@ -110,6 +111,14 @@ impl Dictionary {
         self.text.shrink_to_fit();
         self.numbers.shrink_to_fit(|(_, hash)| spread(*hash));
         Some(renumbered)
+    }
+
+    /// Removes all texts, and keeps their memory.
+    pub(super) fn clear(&mut self) {
+        self.text.clear();
+        self.ends.clear();
+        self.numbers.clear();
+        self.last = 0;
     }
 
     fn hash(&self, word: &str) -> u32 {

@@ -22,6 +22,7 @@ use super::merge::{ObjectMergeCursor, key_of, objects_within};
 use super::new_objects::NewObjects;
 use super::table::Table as Columns;
 use crate::memtable::MemtableStore;
+use crate::txn::lock;
 use esker_model::codec::Reader;
 use esker_model::key::{IndexKey, vertex_of};
 use esker_model::object::{ObjectId, object_type};
@@ -39,8 +40,15 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGua
 const LOG_BYTES_LEAST: u64 = 64 << 20;
 /// Minimum size of the log for a checkpoint at closing.
 const LOG_BYTES_CLOSING: u64 = 4 << 20;
+/// Usual size of a chunk.
+const CHUNK_BYTES_USUAL: usize = 256 << 10;
 /// Bytes of chunks per commit of a checkpoint.
 const CHUNK_BYTES_AT_ONCE: usize = 8 << 20;
+
+/// Largest memory of columns that are kept for the next group of new objects, in bytes.
+const SPARE_BYTES_MAX: u64 = 8 << 20;
+/// Most columns that are kept for it: each batch looks at all of them.
+const SPARE_COLUMNS_MAX: usize = 256;
 
 /// A store whose objects are in columns.
 pub(crate) struct ObjectStore {
@@ -50,6 +58,8 @@ pub(crate) struct ObjectStore {
     state: RwLock<ObjectState>,
     /// Number of snapshots by the last commit that they see.
     open_snapshots: Mutex<BTreeMap<u64, usize>>,
+    /// Empty columns for the objects of the next group, which have the memory of an earlier one.
+    spare: Mutex<Option<Box<Columns>>>,
 }
 
 /// The objects and the state of their log.
@@ -158,6 +168,7 @@ impl ObjectStore {
             gate: RwLock::default(),
             state: RwLock::new(state),
             open_snapshots: Mutex::default(),
+            spare: Mutex::default(),
         })
     }
 
@@ -244,6 +255,25 @@ impl ObjectStore {
         }
     }
 
+    /// Returns empty columns for new objects.
+    pub(crate) fn spare_columns(&self, type_id: VertexTypeId) -> Box<Columns> {
+        let spare = lock(&self.spare).take();
+        let mut columns = spare.unwrap_or_else(|| Box::new(Columns::new(type_id, u64::MAX)));
+        columns.type_id = type_id;
+        columns
+    }
+
+    /// Keeps the memory of a group's new objects, if it is not much, for the next group.
+    pub(crate) fn recycle(&self, new_objects: NewObjects) {
+        if let Some(mut columns) = new_objects.into_table()
+            && columns.columns.len() <= SPARE_COLUMNS_MAX
+            && columns.bytes().0 <= SPARE_BYTES_MAX
+        {
+            columns.truncate(0);
+            *lock(&self.spare) = Some(columns);
+        }
+    }
+
     /// Commits a batch together with rows of files, new objects and tags of many objects.
     pub(crate) fn commit_with(
         &self,
@@ -306,10 +336,13 @@ impl ObjectStore {
         for tag in tags {
             entries.tag(tag)?;
         }
+        let created = new_objects.table().map(log::created).unwrap_or_default();
         let _gate = self.gate.write().unwrap_or_else(PoisonError::into_inner);
         let commit = self.state().commit + 1;
         let mut bytes = 0;
-        for (part, value) in (0..).zip(new_objects.parts().chain(entries.parts())) {
+        let parts = || created.iter().map(Vec::as_slice).chain(entries.parts());
+        rest.reserve(0, parts().map(|part| part.len() + log::KEY_BYTES).sum());
+        for (part, value) in (0..).zip(parts()) {
             bytes += value.len();
             rest.put(Table::Objects, log::log_key(commit, part), value);
         }
@@ -327,7 +360,7 @@ impl ObjectStore {
         }
         state.commit = commit;
         state.log_bytes += bytes as u64;
-        state.create(new_objects)?;
+        state.create(new_objects);
         for (id, row, hash) in records {
             if watched && let Some(slot) = state.columns.slot_of(id) {
                 state.keep(slot, commit);
@@ -387,9 +420,13 @@ impl ObjectStore {
             (state.commit, state.dirty.clone())
         };
         let (mut written, mut batch, mut bytes) = (0, WriteBatch::default(), 0);
+        let room = (dirty.len() as usize * CHUNK_BYTES_USUAL).min(CHUNK_BYTES_AT_ONCE * 9 / 8);
         let mut sizes = Vec::new();
         for number in &dirty {
             let value = chunk::write(&self.state().columns, number);
+            if bytes == 0 {
+                batch.reserve(0, room);
+            }
             bytes += value.len();
             sizes.push((number as usize, value.len() as u32));
             batch.put(Table::Objects, log::chunk_key(number), &value);
@@ -532,21 +569,15 @@ impl ObjectState {
     }
 
     /// Adds new objects.
-    fn create(&mut self, new_objects: &NewObjects) -> Result<()> {
-        if new_objects.is_empty() {
-            return Ok(());
-        }
+    fn create(&mut self, new_objects: &NewObjects) {
+        let Some(new) = new_objects.table() else {
+            return;
+        };
         let from = self.columns.slots() as u32;
-        self.columns.reserve(new_objects.len());
-        for (id, hash, row) in new_objects.iter() {
-            self.columns
-                .apply_new(id, row, hash)
-                .map_err(|e| Error::corrupt("an object's row just written", e))?;
-        }
+        self.columns.append(new);
         let until = self.columns.slots() as u32;
         self.dirty
             .insert_range(from / log::CHUNK..until.div_ceil(log::CHUNK));
-        Ok(())
     }
 
     /// Appends the row of an object, now or as a snapshot sees it; returns whether it exists.

@@ -7,6 +7,7 @@
 //!
 //!  entry   [01][length][object id 8][hash 16][row, as VertexRecord encodes it]   new state of the object; the hash is its
 //!                                                                                identity's
+//!          [03][chunk]    new objects, in columns (see `chunk`), to the end of the part
 //!          [02][name][version 8][00, or 01 and a value][length][slots]      sets or removes a tag of many (a roaring
 //!                                                                           bitmap in its portable format)
 //! ```
@@ -16,6 +17,7 @@
 //! chunks that already include them: each entry is a state, not a difference, so replaying it again is harmless, and since all
 //! later commits are replayed, the result is the last state.
 
+use super::chunk;
 use super::table::Table;
 use esker_model::codec::{DecodeError, Reader, put_bytes, put_u64, put_varint};
 use esker_model::object::ObjectId;
@@ -28,6 +30,8 @@ pub(super) const CHUNK: u32 = 4_096;
 /// Approximate size of a row of the log, in bytes.
 const PART_BYTES: usize = 1 << 20;
 
+/// Bytes of a key of the log.
+pub(super) const KEY_BYTES: usize = 13;
 pub(super) const LOG: u8 = 1;
 pub(super) const CHUNKS: u8 = 2;
 /// The key of [`Table::sizes`] at the last checkpoint.
@@ -35,6 +39,7 @@ pub(super) const SIZES: [u8; 1] = [3];
 
 const RECORD: u8 = 1;
 const TAG: u8 = 2;
+const CREATE: u8 = 3;
 
 /// A tag set or removed on many objects in one commit.
 #[derive(Debug)]
@@ -73,47 +78,15 @@ pub(super) struct LogEntries {
     current: Vec<u8>,
 }
 
-/// A position among log entries.
-#[derive(Debug, Default, Clone, Copy)]
-pub(super) struct EntryPosition {
-    part: usize,
-    at: usize,
-}
-
 impl LogEntries {
-    /// Adds the new state of an object; returns the position of its row.
-    pub(super) fn record(&mut self, id: ObjectId, hash: u128, row: &[u8]) -> EntryPosition {
+    /// Adds the new state of an object.
+    pub(super) fn record(&mut self, id: ObjectId, hash: u128, row: &[u8]) {
         self.current.push(RECORD);
         put_varint(&mut self.current, row.len() as u64);
         put_u64(&mut self.current, id.0);
         self.current.extend_from_slice(&hash.to_be_bytes());
-        let place = self.mark();
         self.current.extend_from_slice(row);
         self.cut();
-        place
-    }
-
-    /// Position of the next entry.
-    pub(super) fn mark(&self) -> EntryPosition {
-        EntryPosition {
-            part: self.parts.len(),
-            at: self.current.len(),
-        }
-    }
-
-    /// Removes all entries after a position.
-    pub(super) fn cut_back(&mut self, to: EntryPosition) {
-        if to.part < self.parts.len() {
-            self.current = std::mem::take(&mut self.parts[to.part]);
-            self.parts.truncate(to.part);
-        }
-        self.current.truncate(to.at);
-    }
-
-    /// Returns `len` bytes at a position.
-    pub(super) fn slice(&self, from: EntryPosition, len: usize) -> Option<&[u8]> {
-        let part = self.parts.get(from.part).unwrap_or(&self.current);
-        part.get(from.at..from.at + len)
     }
 
     /// The parts so far; none is empty.
@@ -149,6 +122,25 @@ impl LogEntries {
     }
 }
 
+/// Returns parts of the log with all objects of a table, as new ones.
+pub(super) fn created(table: &Table) -> Vec<Vec<u8>> {
+    let (mut parts, mut from, all) = (Vec::new(), 0, table.slots() as u32);
+    while from < all {
+        let mut until = all.min(from + CHUNK);
+        let part = loop {
+            let mut part = vec![CREATE];
+            chunk::write_slots(table, from..until, &mut part);
+            if part.len() <= PART_BYTES || until == from + 1 {
+                break part;
+            }
+            until = from + (until - from) / 2;
+        };
+        parts.push(part);
+        from = until;
+    }
+    parts
+}
+
 /// Applies entries to a table.
 pub(super) fn replay(table: &mut Table, entries: &[u8]) -> Result<(), DecodeError> {
     let mut r = Reader::new(entries);
@@ -176,8 +168,76 @@ pub(super) fn replay(table: &mut Table, entries: &[u8]) -> Result<(), DecodeErro
                 }
                 table.tag(&slots, name, value.as_ref(), version);
             }
-            _ => return Err(r.error("a kind of entry (1 or 2)")),
+            CREATE => {
+                let mut created = Table::new(table.type_id, u64::MAX);
+                chunk::read(&mut created, r.take_rest())?;
+                created.index_all()?;
+                table.replay(&created)?;
+            }
+            _ => return Err(r.error("a kind of entry (1 to 3)")),
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::object::chunk::tests::{TYPE, check_same, table};
+
+    fn replayed(table: &mut Table, parts: &[Vec<u8>]) {
+        for part in parts {
+            replay(table, part).unwrap();
+        }
+    }
+
+    #[test]
+    fn new_objects_are_replayed() {
+        let new = table(u64::from(CHUNK) + 300);
+        let mut again = Table::new(TYPE, 64);
+        replayed(&mut again, &created(&new));
+        check_same(&new, &again);
+        // A checkpoint that was interrupted has the first chunk.
+        let mut begun = Table::new(TYPE, 64);
+        chunk::read(&mut begun, &chunk::write(&new, 0)).unwrap();
+        begun.index_all().unwrap();
+        for _ in 0..2 {
+            replayed(&mut begun, &created(&new));
+            check_same(&new, &begun);
+        }
+    }
+
+    #[test]
+    fn objects_are_appended_and_removed_again() {
+        let all = table(900);
+        for first in [0, 1, 63, 64, 65, 500] {
+            let mut some = table(900);
+            some.truncate(first);
+            check_same(&table_of(&all, first), &some);
+            for id in all.ids.iter().skip(first) {
+                assert_eq!(some.slot_of(*id), None);
+                assert_eq!(some.with_identity(&all.hash_of(*id).to_be_bytes()), None);
+            }
+            // The rest follows in columns that had other objects before.
+            let mut rest = table(300);
+            rest.truncate(0);
+            copy(&all, first..900, &mut rest);
+            some.append(&rest);
+            check_same(&all, &some);
+        }
+    }
+
+    fn copy(from: &Table, slots: std::ops::Range<usize>, to: &mut Table) {
+        for slot in slots {
+            let (id, mut row) = (from.id(slot as u32), Vec::new());
+            from.encode(slot as u32, &mut row);
+            to.apply(id, &row, from.hash_of(id)).unwrap();
+        }
+    }
+
+    fn table_of(all: &Table, first: usize) -> Table {
+        let mut table = Table::new(TYPE, 64);
+        copy(all, 0..first, &mut table);
+        table
+    }
 }

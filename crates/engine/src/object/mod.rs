@@ -26,5 +26,4 @@ mod table;
 pub(crate) use group::{GroupTag, UNINDEXED};
 pub(crate) use layer::{ObjectStore, identity_of_key, identity_value, object_of};
 pub(crate) use log::BulkTag;
-pub(crate) use new_objects::NewObjects;
-pub(crate) use table::decimal;
+pub(crate) use new_objects::{NewObject, NewObjects};

@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 /// All objects in columns.
 #[derive(Debug)]
-pub(super) struct Table {
+pub(crate) struct Table {
     pub(super) type_id: VertexTypeId,
     pub(super) ids: Vec<ObjectId>,
     /// Hash of each object's identity.
@@ -498,7 +498,7 @@ fn names<'v>(view: &'v VertexView<'_>) -> impl Iterator<Item = (&'v str, bool)> 
 }
 
 /// Formats decimal digits without an allocation.
-pub(crate) fn decimal(mut value: u64, digits: &mut [u8; 20]) -> &[u8] {
+fn decimal(mut value: u64, digits: &mut [u8; 20]) -> &[u8] {
     let mut at = digits.len();
     loop {
         at -= 1;

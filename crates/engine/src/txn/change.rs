@@ -16,7 +16,7 @@ impl Txn<'_, '_> {
         remove: &[String],
         at: Option<Version>,
     ) -> Result<()> {
-        check_static(self.schema, vertex, &set)?;
+        check_static(self.schema, vertex.type_id, &set)?;
         let names = set.iter().map(|(name, _)| name);
         self.refuse_id_attributes(vertex, names.chain(remove.iter().map(String::as_str)))?;
         if let Some(name) = remove

@@ -4,7 +4,9 @@ use esker_model::filter::SPECIAL_NAMES;
 use esker_model::id::check_key;
 use esker_model::limits::{LIST_DEPTH_MAX, PROPERTIES_MAX, ROW_BYTES_MAX, VALUE_BYTES_MAX};
 use esker_model::schema::check_attribute_name;
-use esker_model::{Error, Properties, Result, Schema, SchemaError, Value, VertexId, VertexRef};
+use esker_model::{
+    Error, Properties, Result, Schema, SchemaError, Value, VertexId, VertexRef, VertexTypeId,
+};
 
 /// Refuses a vertex whose key is invalid, or whose id is not that of its name.
 pub(crate) fn check_vertex(schema: &Schema, vertex: VertexRef, key: &str) -> Result<()> {
@@ -31,19 +33,19 @@ pub(crate) fn check_vertex(schema: &Schema, vertex: VertexRef, key: &str) -> Res
 /// Refuses attributes that the schema does not declare as predefined.
 pub(crate) fn check_static(
     schema: &Schema,
-    vertex: VertexRef,
+    type_id: VertexTypeId,
     attributes: &Properties,
 ) -> Result<()> {
     check_properties("a vertex's attributes", attributes, PROPERTIES_MAX)?;
     let type_name = || {
         schema
-            .vertex_type(vertex.type_id)
+            .vertex_type(type_id)
             .map_or_else(String::new, |t| t.name.clone())
     };
     for (name, value) in attributes.iter() {
-        let Some(declared) = schema.attribute(vertex.type_id, name) else {
+        let Some(declared) = schema.attribute(type_id, name) else {
             let known: Vec<_> = schema
-                .attributes(vertex.type_id)
+                .attributes(type_id)
                 .iter()
                 .map(|a| a.name.as_str())
                 .collect();
@@ -111,6 +113,11 @@ pub(crate) fn check_properties(what: &str, properties: &Properties, max: usize) 
 /// Refuses an object's tag under a name that has a special meaning in filters: no filter could find it.
 pub(crate) fn check_tag_name(name: &str) -> Result<()> {
     check_attribute_name(name)?;
+    check_not_special(name)
+}
+
+/// [`check_tag_name`] for a valid name of an attribute.
+pub(crate) fn check_not_special(name: &str) -> Result<()> {
     if SPECIAL_NAMES.contains(&name) {
         return Err(Error::Invalid(format!(
             "`{name}` cannot be a tag: {} mean something else in filters; choose another name",

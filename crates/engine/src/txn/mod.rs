@@ -359,7 +359,6 @@ impl Txn<'_, '_> {
                 let is_new = |m: &&Mutation| matches!(m.op, Op::CreateObject { .. });
                 let objects = batch.mutations.iter().filter(is_new).count();
                 let others = batch.len() - objects;
-                self.overlay.new_objects().reserve(objects);
                 // Upper bound: each mutation writes an edge and its inverse, of two vertices.
                 self.overlay.reserve(2 * others);
                 self.effects.changes.reserve(2 * others);
@@ -430,6 +429,12 @@ impl Txn<'_, '_> {
             ));
         }
         match mutation.op {
+            // By reference: large batches of objects are not moved.
+            Op::CreateObject {
+                ref identity,
+                ref attributes,
+                ref tags,
+            } => self.create_object(identity, attributes, tags, at),
             Op::PutVertex {
                 vertex,
                 key,
@@ -458,11 +463,6 @@ impl Txn<'_, '_> {
                 edge_type,
                 destination,
             } => self.delete_edge(source, edge_type, destination, at),
-            Op::CreateObject {
-                identity,
-                attributes,
-                tags,
-            } => self.create_object(&identity, &attributes, &tags, at),
             Op::MoveObject { object, from, to } => self.move_object(object, &from, &to, at),
         }
     }

@@ -4,16 +4,13 @@
 //! its identity changes; if the new identity belongs to another location, a row there names the object (an alias).
 
 use super::Txn;
-use super::checks::{check_properties, check_row, check_static, check_tag_name};
-use crate::object::{decimal, identity_value};
-use esker_model::codec::{put_bytes, put_u16, put_u64, put_varint};
+use super::checks::{check_not_special, check_properties, check_row, check_static};
+use crate::object::{NewObject, identity_value};
 use esker_model::key::{Counter, alias_index, identity_index};
-use esker_model::limits::{PROPERTIES_MAX, VALUE_BYTES_MAX};
+use esker_model::limits::{PROPERTIES_MAX, ROW_BYTES_MAX, VALUE_BYTES_MAX};
 use esker_model::object::{
-    ID_ATTRIBUTES, Identity, MODE_DEFAULT, OBJECT_TYPE, ObjectId, object_ref, object_type,
-    prefix_of,
+    ID_ATTRIBUTES, Identity, OBJECT_TYPE, ObjectId, object_ref, object_type, prefix_of,
 };
-use esker_model::value::ValueView;
 use esker_model::{Error, Properties, Result, Value, Version, VertexRef, VertexTypeId};
 use esker_store::Table;
 
@@ -26,10 +23,7 @@ impl Txn<'_, '_> {
         tags: &Properties,
         at: Option<Version>,
     ) -> Result<()> {
-        let Some(type_id) = object_type(self.schema) else {
-            return Err(no_type());
-        };
-        check_object(self.schema, identity, attributes, tags)?;
+        let type_id = check_object(self.schema, identity, attributes, tags)?;
         let hash = identity.hash();
         // Objects of this group may have taken or released an identity.
         let known = self.overlay.has_writes();
@@ -44,21 +38,26 @@ impl Txn<'_, '_> {
             Ok(id) => id,
             Err(id) => return Err(taken_by(identity, id)),
         };
-        let mut row = std::mem::take(&mut self.scratch);
-        row.clear();
-        encode_new(
-            &mut row,
-            (id, type_id, version),
-            (identity, attributes, tags),
-        );
-        check_row("an object with its tags", row.len())?;
-        self.overlay.new_objects().add(id, &hash, &row);
+        let objects = self.objects;
+        let new_objects = self.overlay.new_objects();
+        let object = NewObject {
+            id,
+            hash: &hash,
+            version,
+            identity,
+            attributes,
+            tags,
+        };
+        let bytes = new_objects.add(|| objects.spare_columns(type_id), object);
+        if bytes > ROW_BYTES_MAX {
+            let row = new_objects.row(id).unwrap_or_default();
+            check_row("an object with its tags", row.len())?;
+        }
         let key = identity_index(&hash);
         if known && self.overlay.wrote(Table::Index, &key) {
             // The last write wins.
             self.overlay.put(Table::Index, key, id.0.to_be_bytes());
         }
-        self.scratch = row;
         self.count(Counter::Vertices(type_id), 1);
         self.effects.vertices_created += 1;
         Ok(())
@@ -192,52 +191,6 @@ fn taken_by(identity: &Identity, id: ObjectId) -> Error {
     ))
 }
 
-/// Appends the row of a new object, as `VertexRecord::encode` would write it.
-fn encode_new(
-    row: &mut Vec<u8>,
-    (id, type_id, version): (ObjectId, VertexTypeId, Version),
-    (identity, attributes, tags): (&Identity, &Properties, &Properties),
-) {
-    row.push(0);
-    for _ in ["first", "latest", "static"] {
-        put_u64(row, version.0);
-    }
-    put_u16(row, type_id.0);
-    put_bytes(row, decimal(id.0, &mut [0; 20]));
-    // Attributes that all objects have, in the order of their names.
-    let owned = [
-        ("app", ValueView::Text(&identity.app)),
-        ("mode", ValueView::I64(MODE_DEFAULT)),
-        ("name", ValueView::Text(&identity.name)),
-        ("owner", ValueView::I64(identity.owner)),
-        ("step", ValueView::I64(identity.step)),
-    ];
-    let has_mode = attributes.get("mode").is_some();
-    let mut owned = owned
-        .iter()
-        .filter(|(name, _)| !(has_mode && *name == "mode"))
-        .peekable();
-    put_varint(row, (attributes.len() + 5 - usize::from(has_mode)) as u64);
-    for (name, value) in attributes.iter() {
-        while let Some((name, value)) = owned.next_if(|(own, _)| *own < name) {
-            put_bytes(row, name.as_bytes());
-            value.encode(row);
-        }
-        put_bytes(row, name.as_bytes());
-        value.encode(row);
-    }
-    for (name, value) in owned {
-        put_bytes(row, name.as_bytes());
-        value.encode(row);
-    }
-    put_varint(row, tags.len() as u64);
-    for (name, value) in tags.iter() {
-        put_bytes(row, name.as_bytes());
-        put_u64(row, version.0);
-        value.encode(row);
-    }
-}
-
 fn no_type() -> Error {
     Error::Invalid(format!(
         "this database has a vertex type `{OBJECT_TYPE}` of its own, so it cannot hold objects: export it, and import it \
@@ -245,35 +198,32 @@ fn no_type() -> Error {
     ))
 }
 
-/// Checks of a new object that are independent of stored data.
+/// Checks of a new object that are independent of stored data; returns the type of objects.
 pub(crate) fn check_object(
     schema: &esker_model::Schema,
     identity: &Identity,
     attributes: &Properties,
     tags: &Properties,
-) -> Result<()> {
+) -> Result<VertexTypeId> {
     let type_id = object_type(schema).ok_or_else(no_type)?;
     check_identity(identity)?;
-    let vertex = VertexRef {
-        id: identity.prefix().home_vertex(),
-        type_id,
-    };
-    check_static(schema, vertex, attributes)?;
-    if let Some(name) = ID_ATTRIBUTES.iter().find(|n| attributes.get(n).is_some()) {
+    check_static(schema, type_id, attributes)?;
+    let mut names = attributes.iter().map(|(name, _)| name);
+    if let Some(name) = names.find(|name| ID_ATTRIBUTES.contains(name)) {
         return Err(Error::Invalid(format!(
             "`{name}` is one of the ID attributes: it is given once, as such"
         )));
     }
     check_properties("an object's tags", tags, PROPERTIES_MAX)?;
     for (name, _) in tags.iter() {
-        check_tag_name(name)?;
+        check_not_special(name)?;
         if schema.attribute(type_id, name).is_some() {
             return Err(Error::Invalid(format!(
                 "`{name}` is a predefined attribute of objects, not a tag: give it as an attribute"
             )));
         }
     }
-    Ok(())
+    Ok(type_id)
 }
 
 /// Refuses ID attributes that are invalid for every object.

@@ -136,7 +136,7 @@ impl<'s> Overlay<'s> {
             _ => match table {
                 Table::Rows => match object_of(key).and_then(|id| self.new_objects.row(id)) {
                     Some(row) => {
-                        sink(row);
+                        sink(&row);
                         Ok(true)
                     }
                     None => self.store.get_with(table, key, sink),

@@ -284,7 +284,7 @@ impl Engine {
                 identity,
                 attributes,
                 tags,
-            } => super::check_object(&schema, identity, attributes, tags),
+            } => super::check_object(&schema, identity, attributes, tags).map(drop),
             Op::MoveObject { to, .. } => super::check_identity(to),
         }
     }

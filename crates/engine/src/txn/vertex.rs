@@ -38,7 +38,7 @@ impl Txn<'_, '_> {
         at: Option<Version>,
     ) -> Result<()> {
         self.check_name(vertex, &key)?;
-        check_static(self.schema, vertex, &attributes)?;
+        check_static(self.schema, vertex.type_id, &attributes)?;
         let current = self.current_vertex(vertex.id)?;
         let Some(mut record) = current else {
             let version = self.version_after(at, Version::ZERO);

@@ -1,15 +1,37 @@
 //! Addition of new objects to the table: created ones, or all when a database is opened.
 
-use super::{Table, hash_of_id, low, mix};
+use super::{ShapeId, Table, hash_of_id, low, mix};
 use crate::object::column::Column;
+use crate::object::new_objects::NewObject;
 use crate::object::positions::{by_position, spread};
 use esker_model::Version;
 use esker_model::codec::{DecodeError, Reader, put_bytes, put_u64, put_varint};
-use esker_model::object::ObjectId;
+use esker_model::limits::VALUE_BYTES_MAX;
+use esker_model::object::{MODE_DEFAULT, ObjectId};
 use esker_model::value::ValueView;
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
-use std::sync::Arc;
+
+/// An object that is being added.
+struct NewSlot {
+    slot: u32,
+    /// Shape of the object before it: consecutive objects usually have the same names.
+    guess: ShapeId,
+    /// Columns so far.
+    columns: Vec<u32>,
+}
+
+/// Upper bound of the bytes of a row without values and names.
+const ROW_BYTES: usize = 64;
+
+/// Upper bound of the bytes of a value in a row, with lengths and a version.
+fn size_of_value(value: &ValueView<'_>) -> usize {
+    32 + match value {
+        ValueView::Text(text) => text.len(),
+        ValueView::Other(_) => VALUE_BYTES_MAX,
+        _ => 0,
+    }
+}
 
 impl Table {
     /// Encodes the numbers of objects, and of texts and their bytes in each column: the capacity to reserve at the next opening.
@@ -122,52 +144,201 @@ impl Table {
         let statics = Version(r.u64("a version")?);
         r.u16("a vertex type")?;
         r.bytes("an external key")?;
-        let guess = self.shapes_of.last().copied().unwrap_or(0);
-        let slot = self.push(id, first);
-        let (at, slots) = (slot as usize, self.ids.len());
-        self.latest[at] = latest;
-        self.statics[at] = statics;
-        let guessed = Arc::clone(self.shapes.get(guess));
-        let mut columns = std::mem::take(&mut self.scratch);
-        columns.clear();
+        let mut new = self.begin_new(id, first);
+        self.latest[new.slot as usize] = latest;
+        self.statics[new.slot as usize] = statics;
         for predefined in [true, false] {
             for _ in 0..r.count(2, "a count of attributes")? {
-                let name = r.bytes("an attribute's name")?;
+                let name = r.str("an attribute's name")?;
                 let version = if predefined {
                     None
                 } else {
                     Some(Version(r.u64("a version")?)).filter(|v| *v != first)
                 };
                 let value = ValueView::decode(&mut r)?;
-                let likely = guessed.get(columns.len()).filter(|number| {
-                    let column = &self.columns[**number as usize];
-                    column.predefined == predefined && column.name.as_bytes() == name
-                });
-                let number = if let Some(number) = likely {
-                    *number
-                } else {
-                    let name = std::str::from_utf8(name)
-                        .map_err(|_| r.error("an attribute's name in UTF-8"))?;
-                    self.column_number(name, predefined)
-                };
-                columns.push(number);
-                self.columns[number as usize].set_new(slot, &value, version, slots);
+                self.put_new(&mut new, (name, predefined), &value, version);
             }
         }
         r.finish()?;
-        let shape = if *columns == *guessed {
-            guess
-        } else {
-            self.shapes.of(&columns)
+        self.end_new(new, (!deleted).then_some(hash));
+        Ok(())
+    }
+
+    /// Adds a new object; returns an upper bound of the size of its row.
+    pub(in crate::object) fn create(&mut self, object: NewObject<'_>) -> usize {
+        let NewObject {
+            identity,
+            attributes,
+            tags,
+            ..
+        } = object;
+        let mut new = self.begin_new(object.id, object.version);
+        let mut bytes = ROW_BYTES;
+        // Attributes that all objects have, in the order of their names.
+        let owned = [
+            ("app", ValueView::Text(&identity.app)),
+            ("mode", ValueView::I64(MODE_DEFAULT)),
+            ("name", ValueView::Text(&identity.name)),
+            ("owner", ValueView::I64(identity.owner)),
+            ("step", ValueView::I64(identity.step)),
+        ];
+        let has_mode = attributes.get("mode").is_some();
+        let mut owned = owned
+            .iter()
+            .filter(|(name, _)| !(has_mode && *name == "mode"))
+            .peekable();
+        let mut put = |name: &str, predefined: bool, value: &ValueView<'_>| {
+            bytes += name.len() + size_of_value(value);
+            self.put_new(&mut new, (name, predefined), value, None);
         };
-        self.shapes_of[at] = shape;
-        self.scratch = columns;
-        if !deleted {
-            self.live.insert(slot);
+        for (name, value) in attributes.iter() {
+            while let Some((own, value)) = owned.next_if(|(own, _)| *own < name) {
+                put(own, true, value);
+            }
+            put(name, true, &ValueView::from(value));
+        }
+        owned.for_each(|(own, value)| put(own, true, value));
+        for (name, value) in tags.iter() {
+            put(name, false, &ValueView::from(value));
+        }
+        self.end_new(new, Some(u128::from_be_bytes(*object.hash)));
+        bytes
+    }
+
+    fn begin_new(&mut self, id: ObjectId, first: Version) -> NewSlot {
+        let mut columns = std::mem::take(&mut self.scratch);
+        columns.clear();
+        NewSlot {
+            guess: self.shapes_of.last().copied().unwrap_or(0),
+            slot: self.push(id, first),
+            columns,
+        }
+    }
+
+    fn put_new(
+        &mut self,
+        new: &mut NewSlot,
+        (name, predefined): (&str, bool),
+        value: &ValueView<'_>,
+        version: Option<Version>,
+    ) {
+        let likely = self.shapes.get(new.guess).get(new.columns.len());
+        let likely = likely.copied().filter(|number| {
+            let column = &self.columns[*number as usize];
+            column.predefined == predefined && *column.name == *name
+        });
+        let number = likely.unwrap_or_else(|| self.column_number(name, predefined));
+        new.columns.push(number);
+        let slots = self.ids.len();
+        self.columns[number as usize].set_new(new.slot, value, version, slots);
+    }
+
+    /// Ends adding an object; `hash` is that of its identity, if it is not deleted.
+    fn end_new(&mut self, new: NewSlot, hash: Option<u128>) {
+        let at = new.slot as usize;
+        self.shapes_of[at] = if *new.columns == **self.shapes.get(new.guess) {
+            new.guess
+        } else {
+            self.shapes.of(&new.columns)
+        };
+        self.scratch = new.columns;
+        if let Some(hash) = hash {
+            self.live.insert(new.slot);
             self.hashes[at] = hash;
-            self.put_identity(slot, hash);
+            self.put_identity(new.slot, hash);
+        }
+    }
+
+    /// Appends the objects of another table, none of which is in this one.
+    pub(in crate::object) fn append(&mut self, new: &Self) {
+        let base = self.ids.len() as u32;
+        self.reserve(new.ids.len());
+        self.ids.extend_from_slice(&new.ids);
+        self.hashes.extend_from_slice(&new.hashes);
+        self.first.extend_from_slice(&new.first);
+        self.latest.extend_from_slice(&new.latest);
+        self.statics.extend_from_slice(&new.statics);
+        self.live.insert_range(base..base + new.ids.len() as u32);
+        for (slot, id) in (base..).zip(&new.ids) {
+            let ids = &self.ids;
+            self.by_id
+                .insert_unique(mix(*id), slot, |s| mix(ids[*s as usize]));
+            self.reserved.remove(id);
+        }
+        for (slot, hash) in (base..).zip(&new.hashes) {
+            if new.live.contains(slot - base) {
+                self.put_identity(slot, *hash);
+            } else {
+                self.live.remove(slot);
+            }
+        }
+        let slots = self.ids.len();
+        let mut numbers = Vec::with_capacity(new.columns.len());
+        for column in &new.columns {
+            // Columns without values are those of objects before the table was cleared.
+            let number = if column.count() == 0 {
+                u32::MAX
+            } else {
+                self.column_number(&column.name, column.predefined)
+            };
+            numbers.push(number);
+            if let Some(own) = self.columns.get_mut(number as usize) {
+                own.append(column, base, slots);
+            }
+        }
+        let mut last = (ShapeId::MAX, 0);
+        for shape in &new.shapes_of {
+            if last.0 != *shape {
+                let columns = new.shapes.get(*shape).iter();
+                let columns = columns.filter_map(|c| numbers.get(*c as usize).copied());
+                self.scratch.clear();
+                self.scratch.extend(columns);
+                last = (*shape, self.shapes.of(&self.scratch));
+            }
+            self.shapes_of.push(last.1);
+        }
+    }
+
+    /// Appends the objects of a commit that is replayed; those that a checkpoint already has become what they were.
+    pub(in crate::object) fn replay(&mut self, new: &Self) -> Result<(), DecodeError> {
+        if new.ids.iter().all(|id| self.slot_of(*id).is_none()) {
+            self.append(new);
+            return Ok(());
+        }
+        for slot in 0..new.ids.len() as u32 {
+            let mut row = Vec::new();
+            new.encode(slot, &mut row);
+            let id = new.id(slot);
+            self.apply(id, &row, new.hash_of(id))?;
         }
         Ok(())
+    }
+
+    /// Removes all objects but the first, and keeps columns, shapes and the memory of all.
+    pub(in crate::object) fn truncate(&mut self, slots: usize) {
+        let removed = self.ids.len().saturating_sub(slots);
+        if slots == 0 && removed > self.by_id.capacity() / 64 {
+            self.by_id.clear();
+            self.by_identity.clear();
+        } else {
+            for slot in slots as u32..self.ids.len() as u32 {
+                self.forget_identity(slot);
+                let id = self.ids[slot as usize];
+                if let Ok(entry) = self.by_id.find_entry(mix(id), |s| *s == slot) {
+                    entry.remove();
+                }
+            }
+        }
+        self.ids.truncate(slots);
+        self.hashes.truncate(slots);
+        self.first.truncate(slots);
+        self.latest.truncate(slots);
+        self.statics.truncate(slots);
+        self.shapes_of.truncate(slots);
+        self.live.remove_range(slots as u32..);
+        for column in &mut self.columns {
+            column.truncate(slots);
+        }
     }
 
     /// Adds objects without their values, which follow: their numbers, the fields (`ObjectField`) in order, and which of them are
