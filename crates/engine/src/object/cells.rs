@@ -223,7 +223,7 @@ impl<T: Copy + Default> Cells<T> {
         }
     }
 
-    /// Changes all values.
+    /// Changes each value by a function.
     pub(super) fn map_all(&mut self, of: impl Fn(T) -> T) {
         match self {
             Self::Sparse(map) => map.values_mut().for_each(|value| *value = of(*value)),

@@ -1,6 +1,6 @@
 //! Dictionary of the texts of one column, each with a number, and indexes that find the texts that satisfy a test.
 
-use super::positions::{by_position, spread};
+use super::positions::{by_position, widen};
 use foldhash::fast::FixedState;
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
@@ -38,7 +38,7 @@ impl Dictionary {
         let same = |(n, h): &(u32, u32)| *h == hash && slice(text, ends, *n) == word;
         let entry = self
             .numbers
-            .entry(spread(hash), same, |(_, hash)| spread(*hash));
+            .entry(widen(hash), same, |(_, hash)| widen(*hash));
         match entry {
             Entry::Occupied(known) => known.get().0,
             Entry::Vacant(place) => {
@@ -81,7 +81,7 @@ impl Dictionary {
             let same = |(n, h): &(u32, u32)| {
                 *h == hash && slice(text, ends, *n) == slice(text, ends, number)
             };
-            match numbers.entry(spread(hash), same, |(_, hash)| spread(*hash)) {
+            match numbers.entry(widen(hash), same, |(_, hash)| widen(*hash)) {
                 Entry::Occupied(first) => equal.push((number, first.get().0)),
                 Entry::Vacant(place) => {
                     place.insert((number, hash));
@@ -109,7 +109,7 @@ impl Dictionary {
         }
         (self.text, self.ends, self.last) = (distinct.text, distinct.ends, 0);
         self.text.shrink_to_fit();
-        self.numbers.shrink_to_fit(|(_, hash)| spread(*hash));
+        self.numbers.shrink_to_fit(|(_, hash)| widen(*hash));
         Some(renumbered)
     }
 
@@ -128,7 +128,7 @@ impl Dictionary {
 
     fn number_of(&self, word: &str, hash: u32) -> Option<u32> {
         let same = |(n, h): &(u32, u32)| *h == hash && slice(&self.text, &self.ends, *n) == word;
-        self.numbers.find(spread(hash), same).map(|(n, _)| *n)
+        self.numbers.find(widen(hash), same).map(|(n, _)| *n)
     }
 
     /// Returns the number of a text, if it has one.

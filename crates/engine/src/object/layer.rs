@@ -22,7 +22,6 @@ use super::merge::{ObjectMergeCursor, key_of, objects_within};
 use super::new_objects::NewObjects;
 use super::table::Table as Columns;
 use crate::memtable::MemtableStore;
-use crate::txn::lock;
 use esker_model::codec::Reader;
 use esker_model::key::{IndexKey, vertex_of};
 use esker_model::object::{ObjectId, object_type};
@@ -34,7 +33,7 @@ use esker_store::{
 use roaring::RoaringBitmap;
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// Minimum size of the log for a checkpoint; it must also exceed the size of the chunks.
 const LOG_BYTES_LEAST: u64 = 64 << 20;
@@ -135,8 +134,9 @@ impl ObjectStore {
         inner.scan(Table::Objects, &all, &mut |key, value| {
             let what = || format!("chunk {key:02x?} of table `objects`");
             // The number of a chunk determines the slots of its objects.
-            let begins = log::chunk_key(state.columns.slots() as u32 / log::CHUNK);
-            let whole = state.columns.slots().is_multiple_of(log::CHUNK as usize) && key == begins;
+            let begins = log::chunk_key(state.columns.slots() as u32 / chunk::CHUNK);
+            let whole =
+                state.columns.slots().is_multiple_of(chunk::CHUNK as usize) && key == begins;
             let read = if whole {
                 chunk::read(&mut state.columns, value)
             } else {
@@ -160,7 +160,7 @@ impl ObjectStore {
         }
         if state.log_bytes > 0 {
             // The log does not tell cheaply which chunks it changed: all count as dirty.
-            let chunks = (state.columns.slots() as u32).div_ceil(log::CHUNK);
+            let chunks = (state.columns.slots() as u32).div_ceil(chunk::CHUNK);
             state.dirty.insert_range(0..chunks);
         }
         Ok(Self {
@@ -234,7 +234,7 @@ impl ObjectStore {
         ObjectsGuard { store: self, point }
     }
 
-    fn open_snapshots(&self) -> std::sync::MutexGuard<'_, BTreeMap<u64, usize>> {
+    fn open_snapshots(&self) -> MutexGuard<'_, BTreeMap<u64, usize>> {
         self.open_snapshots
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -255,9 +255,13 @@ impl ObjectStore {
         }
     }
 
+    fn lock_spare(&self) -> MutexGuard<'_, Option<Box<Columns>>> {
+        self.spare.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Returns empty columns for new objects.
     pub(crate) fn spare_columns(&self, type_id: VertexTypeId) -> Box<Columns> {
-        let spare = lock(&self.spare).take();
+        let spare = self.lock_spare().take();
         let mut columns = spare.unwrap_or_else(|| Box::new(Columns::new(type_id, u64::MAX)));
         columns.type_id = type_id;
         columns
@@ -270,7 +274,7 @@ impl ObjectStore {
             && columns.bytes().0 <= SPARE_BYTES_MAX
         {
             columns.truncate(0);
-            *lock(&self.spare) = Some(columns);
+            *self.lock_spare() = Some(columns);
         }
     }
 
@@ -370,7 +374,7 @@ impl ObjectStore {
                 .apply(id, row, hash)
                 .map_err(|e| Error::corrupt("an object's row just written", e))?;
             if let Some(slot) = state.columns.slot_of(id) {
-                state.dirty.insert(slot / log::CHUNK);
+                state.dirty.insert(slot / chunk::CHUNK);
             }
         }
         for tag in tags {
@@ -379,8 +383,8 @@ impl ObjectStore {
                 if watched {
                     state.keep(slot, commit);
                 }
-                if slot / log::CHUNK != last {
-                    last = slot / log::CHUNK;
+                if slot / chunk::CHUNK != last {
+                    last = slot / chunk::CHUNK;
                     state.dirty.insert(last);
                 }
             }
@@ -577,7 +581,7 @@ impl ObjectState {
         self.columns.append(new);
         let until = self.columns.slots() as u32;
         self.dirty
-            .insert_range(from / log::CHUNK..until.div_ceil(log::CHUNK));
+            .insert_range(from / chunk::CHUNK..until.div_ceil(chunk::CHUNK));
     }
 
     /// Appends the row of an object, now or as a snapshot sees it; returns whether it exists.

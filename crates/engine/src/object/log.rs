@@ -17,7 +17,7 @@
 //! chunks that already include them: each entry is a state, not a difference, so replaying it again is harmless, and since all
 //! later commits are replayed, the result is the last state.
 
-use super::chunk;
+use super::chunk::{self, CHUNK};
 use super::table::Table;
 use esker_model::codec::{DecodeError, Reader, put_bytes, put_u64, put_varint};
 use esker_model::object::ObjectId;
@@ -25,8 +25,6 @@ use esker_model::value::ValueView;
 use esker_model::{Error, Result, Version};
 use roaring::RoaringBitmap;
 
-/// Slots of a chunk.
-pub(super) const CHUNK: u32 = 4_096;
 /// Approximate size of a row of the log, in bytes.
 const PART_BYTES: usize = 1 << 20;
 

@@ -26,4 +26,5 @@ mod table;
 pub(crate) use group::{GroupTag, UNINDEXED};
 pub(crate) use layer::{ObjectStore, identity_of_key, identity_value, object_of};
 pub(crate) use log::BulkTag;
-pub(crate) use new_objects::{NewObject, NewObjects};
+pub(crate) use new_objects::NewObjects;
+pub(crate) use table::NewObject;

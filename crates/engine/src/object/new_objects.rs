@@ -4,9 +4,8 @@
 //! They bypass the overlay's writes: there a million objects would be a million rows, each with two keys, copied and
 //! looked up several times on the way into columns that need neither.
 
-use super::table::Table;
-use esker_model::object::{Identity, ObjectId};
-use esker_model::{Properties, Version};
+use super::table::{NewObject, Table};
+use esker_model::object::ObjectId;
 
 /// New objects in the order of creation.
 #[derive(Debug, Default)]
@@ -15,19 +14,6 @@ pub(crate) struct NewObjects {
     table: Option<Box<Table>>,
     /// Number of objects when the present batch began.
     savepoint: usize,
-}
-
-/// An object to be created.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct NewObject<'a> {
-    pub(crate) id: ObjectId,
-    /// Hash of the object's identity.
-    pub(crate) hash: &'a [u8; 16],
-    pub(crate) version: Version,
-    pub(crate) identity: &'a Identity,
-    /// Predefined attributes besides the ID attributes.
-    pub(crate) attributes: &'a Properties,
-    pub(crate) tags: &'a Properties,
 }
 
 impl NewObjects {

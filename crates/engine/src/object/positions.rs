@@ -6,11 +6,11 @@ const PARTS_BITS: u32 = 8;
 const PARTS: usize = 1 << PARTS_BITS;
 
 /// Widens a hash: `HashTable` takes the position from the low bits and a tag from the high ones.
-pub(super) fn spread(hash: u32) -> u64 {
+pub(super) fn widen(hash: u32) -> u64 {
     u64::from(hash).wrapping_mul(0x9E37_79B9_7F4A_7C15)
 }
 
-/// Sorts hashes and their numbers by the part of a table with `buckets` (a power of two) to which [`spread`] assigns them.
+/// Sorts hashes and their numbers by the part of a table with `buckets` (a power of two) to which [`widen`] assigns them.
 /// Those of one part keep their order.
 pub(super) fn by_position(
     hashes: impl Iterator<Item = (u32, u32)> + Clone,
@@ -18,7 +18,7 @@ pub(super) fn by_position(
 ) -> Vec<(u32, u32)> {
     let shift = buckets.max(1).ilog2().saturating_sub(PARTS_BITS);
     let part = |hash: u32| {
-        let position = spread(hash) as usize & buckets.saturating_sub(1);
+        let position = widen(hash) as usize & buckets.saturating_sub(1);
         (position >> shift).min(PARTS - 1)
     };
     let mut places = [0_usize; PARTS];
@@ -49,17 +49,17 @@ mod tests {
             let mut table = HashTable::<u32>::with_capacity(count as usize);
             let hashes = (0..count).map(|n| (n.wrapping_mul(2_654_435_761) / 3, n));
             let sorted = by_position(hashes.clone(), table.num_buckets());
-            let position = |hash| spread(hash) as usize & table.num_buckets().saturating_sub(1);
+            let position = |hash| widen(hash) as usize & table.num_buckets().saturating_sub(1);
             let parts: Vec<_> = sorted
                 .iter()
                 .map(|(hash, _)| position(*hash) * PARTS / table.num_buckets().max(PARTS))
                 .collect();
             assert!(parts.is_sorted(), "{count}");
             for (hash, number) in sorted {
-                table.insert_unique(spread(hash), number, |_| 0);
+                table.insert_unique(widen(hash), number, |_| 0);
             }
             for (hash, number) in hashes {
-                assert_eq!(table.find(spread(hash), |n| *n == number), Some(&number));
+                assert_eq!(table.find(widen(hash), |n| *n == number), Some(&number));
             }
         }
     }

@@ -3,8 +3,10 @@
 
 mod fill;
 
+pub(crate) use fill::NewObject;
+
 use super::column::Column;
-use super::positions::spread;
+use super::positions::widen;
 use super::shapes::{ShapeId, Shapes};
 use esker_model::codec::{DecodeError, put_bytes, put_u16, put_u64, put_varint};
 use esker_model::object::{ObjectId, prefix_of};
@@ -71,12 +73,12 @@ fn hash_of_id(id: ObjectId) -> u32 {
 
 /// [`hash_of_id`] for a hash table.
 pub(super) fn mix(id: ObjectId) -> u64 {
-    spread(hash_of_id(id))
+    widen(hash_of_id(id))
 }
 
 /// The part of an identity's hash that is used as the key of a hash table.
 fn low(hash: u128) -> u64 {
-    spread(hash as u32)
+    widen(hash as u32)
 }
 
 impl Table {

@@ -2,15 +2,27 @@
 
 use super::{ShapeId, Table, hash_of_id, low, mix};
 use crate::object::column::Column;
-use crate::object::new_objects::NewObject;
-use crate::object::positions::{by_position, spread};
-use esker_model::Version;
+use crate::object::positions::{by_position, widen};
 use esker_model::codec::{DecodeError, Reader, put_bytes, put_u64, put_varint};
 use esker_model::limits::VALUE_BYTES_MAX;
-use esker_model::object::{MODE_DEFAULT, ObjectId};
+use esker_model::object::{Identity, MODE_DEFAULT, ObjectId};
 use esker_model::value::ValueView;
+use esker_model::{Properties, Version};
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
+
+/// An object to be created.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct NewObject<'a> {
+    pub(crate) id: ObjectId,
+    /// Hash of the object's identity.
+    pub(crate) hash: &'a [u8; 16],
+    pub(crate) version: Version,
+    pub(crate) identity: &'a Identity,
+    /// Predefined attributes besides the ID attributes.
+    pub(crate) attributes: &'a Properties,
+    pub(crate) tags: &'a Properties,
+}
 
 /// An object that is being added.
 struct NewSlot {
@@ -111,7 +123,7 @@ impl Table {
             let same = |s: &u32| ids.get(*s as usize) == ids.get(slot as usize);
             match self
                 .by_id
-                .entry(spread(hash), same, |s| mix(ids[*s as usize]))
+                .entry(widen(hash), same, |s| mix(ids[*s as usize]))
             {
                 Entry::Occupied(_) => unique = false,
                 Entry::Vacant(place) => {
@@ -124,7 +136,7 @@ impl Table {
         let live = live.filter(|(_, slot)| self.live.contains(*slot));
         for (hash, slot) in by_position(live, self.by_identity.num_buckets()) {
             self.by_identity
-                .insert_unique(spread(hash), slot, |s| low(hashes[*s as usize]));
+                .insert_unique(widen(hash), slot, |s| low(hashes[*s as usize]));
         }
         unique
     }
