@@ -74,12 +74,11 @@ impl TreeRates {
 
 pub(crate) fn run(args: &TreeBenchArgs, context: &mut Context) -> anyhow::Result<Outcome> {
     let scratch = Scratch::make(&args.directory, args.keep)?;
-    let tree = match &args.tree {
-        Some(tree) => tree.clone(),
-        None => {
-            context.note("making the tree");
-            make(&scratch.cleared_path("tree")?, args.files.into())?
-        }
+    let tree = if let Some(tree) = &args.tree {
+        tree.clone()
+    } else {
+        context.note("making the tree");
+        make(&scratch.cleared_path("tree")?, args.files.into())?
     };
     let (mut new, mut unchanged) = (TreeRates::default(), TreeRates::default());
     let mut walked = TreeRates::default();

@@ -38,4 +38,4 @@ pub use esker_access::{environment, peer};
 use esker_process::producer;
 
 /// Version of the network protocol. A server refuses other versions with an error that names both releases.
-pub const PROTOCOL: u32 = 6;
+pub const PROTOCOL: u32 = 7;

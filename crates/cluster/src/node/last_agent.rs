@@ -334,12 +334,13 @@ impl Node {
 
     /// Returns whether a transaction was decided here. One that was not never will be.
     pub(crate) async fn outcome(&self, tx: TxId) -> Result<Response> {
-        let settled = |state: &mut State| match state.own.decided.get(&tx) {
-            Some(decided) => decided.durable.then(|| Some(Arc::clone(&decided.decision))),
-            None => {
+        let settled = |state: &mut State| {
+            let Some(decided) = state.own.decided.get(&tx) else {
                 state.pending.end(tx);
-                Some(None)
-            }
+                return Some(None);
+            };
+            let decision = Arc::clone(&decided.decision);
+            decided.durable.then_some(Some(decision))
         };
         match self.wait_until(DECIDING_MAX, settled).await {
             Some(Some(decision)) => Ok(Response::Decided {

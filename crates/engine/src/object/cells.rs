@@ -270,10 +270,10 @@ impl<T: Copy + Default> Cells<T> {
 /// Sets the bits of a range, beyond which none is set.
 fn set_range(present: &mut Vec<u64>, slots: Range<usize>) {
     present.resize(slots.end.div_ceil(64), 0);
-    for word in slots.start / 64..present.len() {
+    for (word, bits) in present.iter_mut().enumerate().skip(slots.start / 64) {
         let from = slots.start.saturating_sub(word * 64).min(63);
         let unused = (word * 64 + 64).saturating_sub(slots.end);
-        present[word] |= (u64::MAX << from) & (u64::MAX >> unused);
+        *bits |= (u64::MAX << from) & (u64::MAX >> unused);
     }
 }
 

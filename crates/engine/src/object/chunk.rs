@@ -315,9 +315,11 @@ impl NumberLayout {
         Ok((0..n).map(move |i| {
             let number = bytes.get(i * width..(i + 1) * width).unwrap_or_default();
             least.wrapping_add(match *number {
-                [a] => u64::from(a),
-                [a, b] => u64::from(u16::from_be_bytes([a, b])),
-                [a, b, c, d] => u64::from(u32::from_be_bytes([a, b, c, d])),
+                [byte] => u64::from(byte),
+                [high, low] => u64::from(u16::from_be_bytes([high, low])),
+                [_, _, _, _] => number
+                    .try_into()
+                    .map_or(0, |bytes| u64::from(u32::from_be_bytes(bytes))),
                 _ => number.try_into().map_or(0, u64::from_be_bytes),
             })
         }))

@@ -35,12 +35,12 @@ impl FileBatch {
     }
 
     /// Adds a part of a directory, if it has only new files; else returns it.
-    pub(super) fn add(&mut self, part: DirectoryPart) -> std::result::Result<(), DirectoryPart> {
+    pub(super) fn add(&mut self, part: DirectoryPart) -> Option<DirectoryPart> {
         if self.disabled || !part.changes.is_empty() || part.last.is_some() {
-            return Err(part);
+            return Some(part);
         }
         if part.new.is_empty() {
-            return Ok(());
+            return None;
         }
         self.began.get_or_insert_with(Instant::now);
         match self.made.get(&part.directory) {
@@ -52,7 +52,7 @@ impl FileBatch {
                 self.made.insert(part.directory.join(&name), number);
             }
         }
-        Ok(())
+        None
     }
 
     /// Whether the batch has reached a limit.

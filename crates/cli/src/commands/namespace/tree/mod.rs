@@ -141,7 +141,7 @@ pub(crate) fn run(args: &ImportTreeArgs, context: &mut Context) -> anyhow::Resul
                         tally.entries += part.entries;
                         progress.at(tally.entries);
                         // Separate changes and a batch may depend on each other, so one is sent before the other grows.
-                        if let Err(part) = batch.add(part) {
+                        if let Some(part) = batch.add(part) {
                             flush(&database, &mut batch, &mut sender, &mut tally, context)?;
                             changes.extend(part.into_changes());
                         } else if !changes.is_empty() {

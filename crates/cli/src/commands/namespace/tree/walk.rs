@@ -326,7 +326,7 @@ impl<'d> TreeReader<'d> {
                 self.limit_rate(std::mem::take(&mut unlimited));
                 // The entries of a known directory are compared all at once.
                 if task.is_new {
-                    self.send(task, thread, Vec::new(), None, &mut below)?;
+                    self.send(task, thread, &[], None, &mut below)?;
                 }
             }
         }
@@ -351,7 +351,7 @@ impl<'d> TreeReader<'d> {
                 gone.clear();
             }
         }
-        self.send(task, thread, gone, last, &mut below)?;
+        self.send(task, thread, &gone, last, &mut below)?;
         Ok(below)
     }
 
@@ -367,7 +367,7 @@ impl<'d> TreeReader<'d> {
             .list(None, &task.path, None, &mut |_, stored| {
                 match index.get_mut(stored.name.as_bytes()) {
                     Some(entry) => {
-                        entry.stored = compare_entry(entry.found.as_ref(), &stored.inode)
+                        entry.stored = compare_entry(entry.found.as_ref(), &stored.inode);
                     }
                     None => gone.push(stored.name),
                 }
@@ -381,12 +381,12 @@ impl<'d> TreeReader<'d> {
         &self,
         task: &ScanTask,
         thread: &mut ScanThread<'_>,
-        gone: Vec<Name>,
+        gone: &[Name],
         last: Option<Change>,
         below: &mut Vec<ScanTask>,
     ) -> Result<(), ReceiverGone> {
         let mut part = DirectoryPart::of(&task.path);
-        for name in &gone {
+        for name in gone {
             let at = task.path.join(name);
             if let Err(e) = compare::removal(self.database, &at, &mut part.changes) {
                 thread.problem(&at, &e)?;
@@ -425,7 +425,7 @@ impl<'d> TreeReader<'d> {
                 }
             }
             match entry.stored {
-                StoredEntry::Same => {}
+                StoredEntry::Same | StoredEntry::Missing => {}
                 StoredEntry::Changed(set) => part.changes.push(Change::Set {
                     path: at(),
                     follow: false,
@@ -438,7 +438,6 @@ impl<'d> TreeReader<'d> {
                         continue;
                     }
                 }
-                StoredEntry::Missing => {}
             }
             if is_new {
                 part.new.push((name, found));
