@@ -1,6 +1,6 @@
 //! Batches of new files, sent to the database as subtrees, which need no lookups of directories.
 
-use super::DirectoryPart;
+use super::part::DirectoryPart;
 use esker::{Database, Result};
 use esker_model::Error;
 use esker_model::namespace::{Change, NamePath, Namespace as _, SubtreeBuilder};

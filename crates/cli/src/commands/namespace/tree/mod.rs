@@ -5,19 +5,21 @@
 
 mod batch;
 mod compare;
+mod part;
 mod walk;
 
 use crate::args::{ImportTreeArgs, RowFormat};
 use batch::{BatchSender, FileBatch};
 use compare::FileMetadata;
 use esker::Database;
-use esker_model::namespace::{Change, Errno, Name, NamePath, Namespace as _};
+use esker_model::namespace::{Change, Errno, NamePath, Namespace as _};
 use esker_model::{Cancel as _, Error};
 use esker_terminal::context::Context;
 use esker_terminal::exit::{Outcome, usage};
 use esker_terminal::output::{Cell, Rows};
 use esker_terminal::progress::Progress;
 use esker_terminal::units::{count, counted, elapsed};
+use part::DirectoryPart;
 use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
@@ -40,44 +42,8 @@ pub(super) struct Tally {
     pub(super) failed: u64,
 }
 
-/// Changes of a directory, or of a part of it, in the order in which they are applied.
-pub(super) struct DirectoryPart {
-    pub(super) directory: NamePath,
-    pub(super) changes: Vec<Change>,
-    new: Vec<(Name, FileMetadata)>,
-    /// The change of the directory's own attributes.
-    pub(super) last: Option<Change>,
-    /// Number of entries read since the thread's message before.
-    pub(super) entries: u64,
-}
-
-impl DirectoryPart {
-    fn of(directory: &NamePath) -> Self {
-        Self {
-            directory: directory.clone(),
-            changes: Vec::new(),
-            new: Vec::new(),
-            last: None,
-            entries: 0,
-        }
-    }
-
-    fn len(&self) -> usize {
-        self.changes.len() + self.new.len() + usize::from(self.last.is_some())
-    }
-
-    fn into_changes(self) -> impl Iterator<Item = Change> {
-        let directory = self.directory;
-        let new = self
-            .new
-            .into_iter()
-            .map(move |(name, found)| Change::Create(directory.join(&name), found.into_new_file()));
-        self.changes.into_iter().chain(new).chain(self.last)
-    }
-}
-
 /// Messages of a reader.
-pub(super) enum Message {
+enum Message {
     Directory(DirectoryPart),
     /// A further name of a file, applied at the end, when both directories exist.
     Link {

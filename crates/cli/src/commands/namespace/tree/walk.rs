@@ -1,7 +1,8 @@
 //! Traversal of a directory tree with several threads.
 
+use super::Message;
 use super::compare::{self, FileMetadata};
-use super::{DirectoryPart, Message};
+use super::part::DirectoryPart;
 use esker::Database;
 use esker_model::Cancel as _;
 use esker_model::namespace::{
