@@ -162,8 +162,10 @@ fn import(
         .spawn()
         .context("starting an import")?;
     let output = child.stdout.take().context("the import has no output")?;
-    let output: Json =
-        serde_json::from_reader(output).context("reading the output of an import")?;
+    let Ok(output) = serde_json::from_reader::<_, Json>(output) else {
+        let status = child.wait().context("waiting for an import")?;
+        anyhow::bail!("the import of {} ended with {status}", tree.display());
+    };
     // A process that ended and is not waited for still has its processor time.
     let process = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
     if let Some(process) = process {

@@ -250,7 +250,10 @@ impl Node {
                     part: None,
                     idempotency_key: Some(idempotency_key),
                 };
-                self.commit(decided).await?;
+                // A part that is not prepared any more must not be forgotten in silence.
+                let Response::Committed { .. } = self.commit(decided).await? else {
+                    return Err(unexpected(self.settings.id));
+                };
             }
             Response::Over => {}
             _ => return Err(unexpected(agent)),
