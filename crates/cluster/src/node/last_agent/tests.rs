@@ -352,16 +352,39 @@ fn a_restarted_coordinator_receives_its_part() {
     assert!(!servers.apply(&batch).unwrap().applied);
 }
 
-/// The agent has forgotten what it knew in memory; the addressed incarnation is no more.
+/// The coordinator's later messages, which would say that the transaction has ended, do not arrive.
 #[test]
-fn a_restarted_agent_decides_nothing_that_its_predecessor_was_asked() {
+fn a_question_alone_ends_what_is_not_decided() {
     let mut servers = TwoServers::start();
     servers.network.set_fate(|request| match request {
-        Request::Decide(delegated) if delegated.incarnation == 1 => Fate::IsLost,
+        Request::Decide(_) => Fate::IsLost,
         _ => Fate::Arrives,
     });
     let batch = servers.batch();
     let applied = servers.apply(&batch);
+    assert!(applied.is_err(), "every attempt is lost: {applied:?}");
+    let requests = servers.network.take_requests();
+    let late = servers.nodes[1].handle(requests[0].clone()).now_or_never();
+    assert_eq!(late.unwrap().outcome.unwrap(), Response::Over);
+    assert_eq!(servers.steps(), [None, None]);
+}
+
+/// The first batch is in doubt, so that the agent cannot learn that later ones have ended. After its restart only the
+/// addressed incarnation says that it had refused the second one.
+#[test]
+fn a_restarted_agent_decides_nothing_that_its_predecessor_was_asked() {
+    let mut servers = TwoServers::start();
+    servers.network.set_fate(|request| match request {
+        Request::Decide(delegated) if delegated.tx.number == 1 => Fate::IsNotAnswered,
+        Request::Decide(_) => Fate::IsLost,
+        Request::Outcome { tx } if tx.number == 1 => Fate::IsLost,
+        _ => Fate::Arrives,
+    });
+    let first = servers.batch();
+    assert!(servers.apply(&first).is_err());
+    servers.network.take_requests();
+    let second = servers.batch();
+    let applied = servers.apply(&second);
     assert!(applied.is_err(), "every attempt is lost: {applied:?}");
     let requests = servers.network.take_requests();
     servers.nodes[1] = open(&servers.network, &servers.stores[1], IDS[1]);
@@ -369,7 +392,9 @@ fn a_restarted_agent_decides_nothing_that_its_predecessor_was_asked() {
     joined.unwrap().unwrap();
     let late = servers.nodes[1].handle(requests[0].clone()).now_or_never();
     assert_eq!(late.unwrap().outcome.unwrap(), Response::Over);
-    assert_eq!(servers.steps(), [None, None]);
-    assert!(servers.apply(&batch).unwrap().applied);
     assert_eq!(servers.steps(), [Some(0); 2]);
+    servers.network.set_fate(|_| Fate::Arrives);
+    servers.network.run_tasks();
+    assert!(servers.apply(&second).unwrap().applied);
+    assert_eq!(servers.steps(), [Some(1); 2]);
 }
