@@ -77,10 +77,15 @@ impl Drop for Lab {
     }
 }
 
-/// Waits until the process has closed the database.
+/// Waits until no process has the database open: its owner removes its socket (`owner/N.sock`) when it closes it.
 fn wait_for_end(lab: &Lab) {
+    let owner = lab.folder.path().join("lab.esker/owner");
+    let is_socket = |name: std::io::Result<fs::DirEntry>| {
+        let name = name.unwrap().file_name();
+        Path::new(&name).extension().is_some_and(|e| e == "sock")
+    };
     wait_until("the database is open still", || {
-        !lab.folder.path().join("lab.esker/owner/socket").exists()
+        !fs::read_dir(&owner).unwrap().any(is_socket)
     });
 }
 
@@ -464,7 +469,7 @@ fn serve(lab: &Lab) -> (ServerProcess, String) {
         "--port-file",
         "port",
     ];
-    let server = Command::new(env!("CARGO_BIN_EXE_esker"))
+    let mut server = Command::new(env!("CARGO_BIN_EXE_esker"))
         .current_dir(lab.folder.path())
         .env("HOME", lab.folder.path())
         .stdin(Stdio::null())
@@ -472,7 +477,11 @@ fn serve(lab: &Lab) -> (ServerProcess, String) {
         .args(arguments)
         .spawn()
         .unwrap();
-    wait_until("the server does not start", || port.exists());
+    wait_until("the server does not start", || {
+        let ended = server.try_wait().unwrap();
+        assert_eq!(ended, None, "the server has ended instead of starting");
+        port.exists()
+    });
     let address = fs::read_to_string(&port).unwrap();
     (ServerProcess(server), format!("esker://{}", address.trim()))
 }
