@@ -8,7 +8,9 @@ use esker_model::{
     Error, GraphRead as _, NeverCancel, Result, Schema, Traversal, Version, VertexId, VertexName,
     VertexRef,
 };
+use esker_record::absolute_path;
 use std::collections::HashMap;
+use std::path::Path;
 
 /// A vertex that the user named.
 #[derive(Debug, Clone)]
@@ -20,9 +22,13 @@ pub(crate) struct NamedVertex {
 }
 
 impl NamedVertex {
-    /// Parses `TYPE:KEY` with that schema; a path names the file that has it now.
+    /// Parses `TYPE:KEY` or a path with that schema; a path names the file that has it now.
     pub(crate) fn parse(text: &str, database: &Database, schema: &Schema) -> Result<Self> {
-        let name = VertexName::parse(text)?;
+        Self::resolve(parse_name(text)?, database, schema)
+    }
+
+    /// Looks a name up; the name of a file is its present path.
+    pub(crate) fn resolve(name: VertexName, database: &Database, schema: &Schema) -> Result<Self> {
         let found = resolve(
             database,
             database.principal(),
@@ -88,8 +94,8 @@ impl NamedVertex {
     ) -> Result<Vec<Self>> {
         let names: Vec<VertexName> = texts
             .iter()
-            .map(|text| VertexName::parse(text))
-            .collect::<std::result::Result<_, _>>()?;
+            .map(|text| parse_name(text))
+            .collect::<Result<_>>()?;
         let found = resolve(database, database.principal(), schema, &names)?;
         let named = names.into_iter().zip(found);
         Ok(named.map(|(name, vertex)| Self { name, vertex }).collect())
@@ -102,6 +108,16 @@ impl NamedVertex {
             hint: hint.to_owned(),
         }
     }
+}
+
+/// Parses the name of a vertex. A path names the file: an absolute path, one that begins with `./` or `../`, or any other of a file that exists.
+fn parse_name(text: &str) -> Result<VertexName> {
+    let is_path = ["/", "./", "../"].iter().any(|s| text.starts_with(s));
+    if !is_path && (text.contains(':') || !Path::new(text).exists()) {
+        return Ok(VertexName::parse(text)?);
+    }
+    let path = absolute_path(Path::new(text));
+    Ok(VertexName::parse(&format!("file:{}", path.display()))?)
 }
 
 /// Maximum number of jobs of one number that are considered.

@@ -46,6 +46,11 @@ pub(crate) enum Content {
     Absent,
 }
 
+/// Whether a folder is a database, as far as its name list says: it has a file `FORMAT`. Opening it may still fail.
+pub fn is_database(folder: &Path) -> bool {
+    folder.join(FORMAT_FILE).is_file()
+}
+
 impl Folder {
     /// The folder that a target names; the folder may be absent.
     pub(crate) fn of_target(target: &str) -> Result<Self> {

@@ -68,7 +68,7 @@ pub use esker_model::{self as model, Error, ErrorKind, Result};
 pub use esker_rpc as rpc;
 pub use esker_store::Durability;
 pub use file::{File, OPEN_FILES_MAX};
-pub use folder::CLUSTER_FILE;
+pub use folder::{CLUSTER_FILE, is_database};
 pub use foreign::SAFE_FOLDERS;
 pub use formats::Formats;
 #[cfg(feature = "remote")]

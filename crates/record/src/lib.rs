@@ -28,7 +28,7 @@ pub use esker_import::secrets::Redactor;
 pub use git::git;
 pub use graph::{Types, batch};
 pub use read::{SpoolFile, SpoolReader, SpoolSelection, SpooledRun};
-pub use run::{Ended, Git, Run, Slurm, Use, new_id};
+pub use run::{Ended, Git, Run, Slurm, Use, absolute_path, new_id};
 pub use run_owner::RunOwner;
 pub use spool::{Entry, FileId, Spool};
 

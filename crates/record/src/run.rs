@@ -148,7 +148,7 @@ pub fn new_id(start: i64, host: &str, pid: u32, uid: u32) -> String {
 }
 
 /// Returns the absolute path of a file, with links, `.` and `..` of its folders resolved; lexically if the folders do not exist.
-fn absolute_path(path: &Path) -> PathBuf {
+pub fn absolute_path(path: &Path) -> PathBuf {
     if let Ok(whole) = std::fs::canonicalize(path) {
         return whole;
     }

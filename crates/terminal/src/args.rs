@@ -100,7 +100,7 @@ pub struct FormatArgs {
 /// The database, the first argument of each command.
 #[derive(Debug, Clone, Args)]
 pub struct Target {
-    /// The directory that holds the database, or a server: esker://HOST:PORT
+    /// The directory that holds the database, or a server: esker://HOST:PORT [default: $ESKER_TARGET, or `.esker` here or above]
     #[arg(value_name = "TARGET")]
     pub target: String,
 }

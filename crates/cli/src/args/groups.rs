@@ -64,7 +64,10 @@ const GROUPS: [(&str, &[&str]); 7] = [
             "site",
         ],
     ),
-    ("Tools", &["shell", "bench", "completions", "man", "help"]),
+    (
+        "Tools",
+        &["demo", "shell", "bench", "completions", "man", "help"],
+    ),
 ];
 
 /// Words that users of other tools type, with the commands that do it here.

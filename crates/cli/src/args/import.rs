@@ -312,7 +312,7 @@ pub(crate) enum CrateProfile {
 pub(crate) struct ExportRoCrateArgs {
     #[command(flatten)]
     pub(crate) target: Target,
-    /// The file, object or run to describe, as TYPE:KEY
+    /// The file, object or run to describe, as TYPE:KEY or the path of a file
     #[arg(value_name = "VERTEX")]
     pub(crate) vertex: String,
     /// The folder to write, which must not exist; `-` writes the metadata to standard output

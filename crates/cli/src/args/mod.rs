@@ -1,11 +1,13 @@
 //! The command line: one file for each family of commands. The help texts are here, and only here.
 //!
-//! Every command takes its target first. A new command is a variant of [`Command`], a struct here and a file under `commands/`.
+//! Most commands take their target first. A new command is a variant of [`Command`], a struct here and a file under `commands/`.
 
 mod access;
 mod admin;
 mod cluster;
 mod console;
+mod default_target;
+mod demo;
 mod find;
 mod groups;
 mod harvest;
@@ -36,6 +38,8 @@ pub(crate) use cluster::{
     ClusterServerArgs, ClusterStatusArgs, ClusterUpArgs,
 };
 pub(crate) use console::ConsoleArgs;
+pub(crate) use default_target::{DefaultTarget, TargetPosition, add_default};
+pub(crate) use demo::DemoArgs;
 pub(crate) use find::{
     FindArgs, FindFormat, IndexArgs, IndexChangeArgs, IndexCommand, IndexListArgs, TagArgs,
     TagChangeArgs, TagCommand, TagListArgs, TagOptions, TagRemoveArgs, TagSelection,
@@ -95,9 +99,12 @@ use std::ffi::OsString;
     about = "Provenance of scientific data: what made a file, from what, by whom, when",
     long_about = "Esker keeps the metadata of scientific computing - files, jobs, users, runs and how they relate - as a \
                   versioned property graph, and answers where a result came from.\n\n\
-                  Every command takes a target first: the directory that holds the database, or esker://HOST:PORT where \
-                  `esker serve` serves one. Vertices are written TYPE:KEY, as in file:/scratch/a.h5, job:4711 or user:1001.",
+                  The first argument of most commands is the target: the directory that holds the database, or \
+                  esker://HOST:PORT where `esker serve` serves one. It can be left out where $ESKER_TARGET names a target, and \
+                  in folders at or below one that has a database `.esker`, which `esker init` creates.\n\n\
+                  Vertices are written TYPE:KEY, as in file:/scratch/a.h5, job:4711 or user:1001.",
     after_help = "Examples:\n  \
+        esker demo                                       the first answer, from logs that are part of this program\n  \
         esker import darshan lab.esker logs/             read Darshan logs into a (new) database\n  \
         esker lineage lab.esker file:/scratch/plot.png   how that file came to be\n  \
         esker impact lab.esker file:/scratch/raw.h5      everything derived from it\n  \
@@ -119,6 +126,8 @@ pub(crate) struct Cli {
 /// All commands, in the order of `esker --help`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// Import small logs that this program contains; show a lineage
+    Demo(DemoArgs),
     /// Create an empty database
     Init(InitArgs),
     /// Import Darshan logs, Slurm accounts, OpenLineage, PROV or tables

@@ -30,7 +30,7 @@ pub(crate) enum PlacementCommand {
 pub(crate) struct ExplainArgs {
     #[command(flatten)]
     pub(crate) target: Target,
-    /// The vertex, as TYPE:KEY
+    /// The vertex, as TYPE:KEY or the path of a file
     #[arg(value_name = "VERTEX")]
     pub(crate) vertex: String,
     /// Placement strategy of the edges

@@ -91,7 +91,7 @@ pub(crate) struct ExportProvArgs {
     /// The file to write; `-` is standard output
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
-    /// Vertices whose lineage to export, as TYPE:KEY [default: export everything]
+    /// Vertices whose lineage to export, as TYPE:KEY or the path of a file [default: export everything]
     #[arg(value_name = "VERTEX")]
     pub(crate) vertices: Vec<String>,
     /// Maximum number of steps

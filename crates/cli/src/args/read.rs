@@ -16,7 +16,7 @@ const TIMES: &str = "Times: 2026-03-01T12:00:00Z, 2026-03-01 (its end, UTC), @SE
 pub(crate) struct GetArgs {
     #[command(flatten)]
     pub(crate) target: Target,
-    /// Vertices to read, as TYPE:KEY
+    /// Vertices to read, as TYPE:KEY or the path of a file
     #[arg(required = true, value_name = "VERTEX")]
     pub(crate) vertices: Vec<String>,
     /// Read the state as of this time
@@ -41,7 +41,7 @@ pub(crate) struct GetArgs {
 pub(crate) struct EdgesArgs {
     #[command(flatten)]
     pub(crate) target: Target,
-    /// Source vertex of the edges, as TYPE:KEY
+    /// Source vertex of the edges, as TYPE:KEY or the path of a file
     #[arg(value_name = "VERTEX")]
     pub(crate) vertex: String,
     /// Edge types [default: all]
@@ -83,13 +83,13 @@ pub(crate) struct ScanArgs {
 pub(crate) struct HistoryArgs {
     #[command(flatten)]
     pub(crate) target: Target,
-    /// A vertex, or the source of an edge, as TYPE:KEY
+    /// A vertex, or the source of an edge, as TYPE:KEY or the path of a file
     #[arg(value_name = "VERTEX")]
     pub(crate) vertex: String,
     /// The type of the edge
     #[arg(value_name = "EDGETYPE", requires = "destination")]
     pub(crate) edge_type: Option<String>,
-    /// The destination of the edge, as TYPE:KEY
+    /// The destination of the edge, as TYPE:KEY or the path of a file
     #[arg(value_name = "DESTINATION")]
     pub(crate) destination: Option<String>,
     /// Print only versions in this range
@@ -162,7 +162,7 @@ pub(crate) struct TopArgs {
                   export ESKER_TARGET=lab.esker; esker diff last~1 last"
 )]
 pub(crate) struct DiffArgs {
-    /// The database (or `$ESKER_TARGET`), then two runs
+    /// The database [default: $ESKER_TARGET, or `.esker` here or above], then two runs
     #[arg(value_name = "[TARGET] ONE OTHER", required = true, num_args = 2..=3)]
     pub(crate) words: Vec<String>,
     /// Show equal values too, and differences that any two runs have

@@ -30,14 +30,8 @@ pub(crate) struct SpoolArg {
     reason = "each is an option of its own"
 )]
 pub(crate) struct RunArgs {
-    /// The database: a folder, or esker://HOST:PORT
-    #[arg(
-        long,
-        short,
-        env = "ESKER_TARGET",
-        value_name = "TARGET",
-        required_unless_present = "leave"
-    )]
+    /// The database: a folder, or esker://HOST:PORT [default: $ESKER_TARGET, or `.esker` here or above]
+    #[arg(long, short, value_name = "TARGET")]
     pub(crate) target: Option<String>,
     /// Name of the run [default: the program's name]
     #[arg(long, value_name = "NAME")]
@@ -107,8 +101,8 @@ fn pair(text: &str) -> Result<(String, String), String> {
                   esker log lab.esker --failed --since 2026-03-01 --format json"
 )]
 pub(crate) struct LogArgs {
-    /// The database: a folder, or esker://HOST:PORT
-    #[arg(env = "ESKER_TARGET", value_name = "TARGET")]
+    /// The database: a folder, or esker://HOST:PORT [default: $ESKER_TARGET, or `.esker` here or above]
+    #[arg(value_name = "TARGET")]
     pub(crate) target: String,
     /// Show only your own runs
     #[arg(long, conflicts_with = "user")]
@@ -189,8 +183,8 @@ pub(crate) struct SpoolDeliverArgs {
                   esker doctor esker://login1:7400 --format json"
 )]
 pub(crate) struct DoctorArgs {
-    /// The database: a folder, or esker://HOST:PORT
-    #[arg(env = "ESKER_TARGET", value_name = "TARGET")]
+    /// The database: a folder, or esker://HOST:PORT [default: $ESKER_TARGET, or `.esker` here or above]
+    #[arg(value_name = "TARGET")]
     pub(crate) target: Option<String>,
     #[command(flatten)]
     pub(crate) spool: SpoolArg,

@@ -18,7 +18,7 @@ const VALUES: &str = "Values: a predefined attribute has the kind that the schem
 pub(crate) struct PutArgs {
     #[command(flatten)]
     pub(crate) target: Target,
-    /// The vertex, as TYPE:KEY
+    /// The vertex, as TYPE:KEY or the path of a file
     #[arg(value_name = "VERTEX")]
     pub(crate) vertex: String,
     /// Attributes of the vertex
@@ -40,13 +40,13 @@ pub(crate) struct PutArgs {
 pub(crate) struct LinkArgs {
     #[command(flatten)]
     pub(crate) target: Target,
-    /// Source of the edge, as TYPE:KEY
+    /// Source of the edge, as TYPE:KEY or the path of a file
     #[arg(value_name = "SOURCE")]
     pub(crate) source: String,
     /// Type of the edge
     #[arg(value_name = "EDGETYPE")]
     pub(crate) edge_type: String,
-    /// Destination of the edge, as TYPE:KEY
+    /// Destination of the edge, as TYPE:KEY or the path of a file
     #[arg(value_name = "DESTINATION")]
     pub(crate) destination: String,
     /// Properties of the edge
@@ -71,7 +71,7 @@ pub(crate) struct LinkArgs {
 pub(crate) struct SetArgs {
     #[command(flatten)]
     pub(crate) target: Target,
-    /// The vertex, as TYPE:KEY
+    /// The vertex, as TYPE:KEY or the path of a file
     #[arg(value_name = "VERTEX")]
     pub(crate) vertex: String,
     /// Attributes to set or replace
@@ -97,13 +97,13 @@ pub(crate) struct SetArgs {
 pub(crate) struct DeleteArgs {
     #[command(flatten)]
     pub(crate) target: Target,
-    /// A vertex, or the source of an edge, as TYPE:KEY
+    /// A vertex, or the source of an edge, as TYPE:KEY or the path of a file
     #[arg(value_name = "VERTEX")]
     pub(crate) vertex: String,
     /// The type of the edge
     #[arg(value_name = "EDGETYPE", requires = "destination")]
     pub(crate) edge_type: Option<String>,
-    /// The destination of the edge, as TYPE:KEY
+    /// The destination of the edge, as TYPE:KEY or the path of a file
     #[arg(value_name = "DESTINATION")]
     pub(crate) destination: Option<String>,
     /// Time from which the deletion is valid [default: now]

@@ -19,28 +19,39 @@ use tempfile::NamedTempFile;
 const SIGNAL_INTERVAL: Duration = Duration::from_millis(20);
 
 pub(crate) fn run(args: &ConsoleArgs, context: &mut Context) -> anyhow::Result<Outcome> {
+    run_at(args, None, context)
+}
+
+/// Opens the console at the lineage of a vertex, or at its first page.
+pub(super) fn run_at(
+    args: &ConsoleArgs,
+    vertex: Option<&str>,
+    context: &mut Context,
+) -> anyhow::Result<Outcome> {
+    let page = vertex.map_or_else(String::new, |id| format!("#/lineage?id={id}"));
     if Address::is_address(&args.target) {
         let address = Address::parse(&args.target)?;
-        return show_remote(&Endpoint::from(&address), args, context);
+        return show_remote(&Endpoint::from(&address), &page, args, context);
     }
     let database = context.open_options().open(&args.target)?;
     match (database.role(), database.http_endpoint()) {
         (_, Some(place)) => {
             drop(database);
-            show_remote(&place, args, context)
+            show_remote(&place, &page, args, context)
         }
         (Role::Attached { .. }, None) => Err(Error::InUse(format!(
             "another program has `{}` open and does not serve the console: close it, or let a server have the database (`esker serve {0}`)",
             args.target
         ))
         .into()),
-        _ => serve_local(database, args, context),
+        _ => serve_local(database, &page, args, context),
     }
 }
 
 /// Shows the pages of another process through a tunnel.
 fn show_remote(
     place: &Endpoint,
+    page: &str,
     args: &ConsoleArgs,
     context: &mut Context,
 ) -> anyhow::Result<Outcome> {
@@ -48,7 +59,7 @@ fn show_remote(
     let interrupt = context.interrupt.clone();
     let stop = move || interrupt.stopped().is_some();
     tunnel.try_out(place, &stop)?;
-    let url = format!("http://{}/", tunnel.address());
+    let url = format!("http://{}/{page}", tunnel.address());
     print_and_open(&url, args.print, context)?;
     tunnel.run(place.clone(), &stop)?;
     Ok(Outcome::Done)
@@ -57,6 +68,7 @@ fn show_remote(
 /// Serves the pages of a database that this process has opened, to this machine.
 fn serve_local(
     database: Database,
+    page: &str,
     args: &ConsoleArgs,
     context: &mut Context,
 ) -> anyhow::Result<Outcome> {
@@ -66,7 +78,12 @@ fn serve_local(
     };
     let server = Server::start(database, settings)?;
     let way = BrowserAccess::to(&server, Path::new(&args.target))?;
-    print_and_open(&way.url(), args.print, context)?;
+    // A ticket takes the place of the page.
+    let url = match &way {
+        BrowserAccess::Plain(url) => format!("{url}{page}"),
+        BrowserAccess::File(_) => way.url(),
+    };
+    print_and_open(&url, args.print, context)?;
     while context.interrupt.stopped().is_none() && server.stop_request().is_none() {
         std::thread::sleep(SIGNAL_INTERVAL);
     }

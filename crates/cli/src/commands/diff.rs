@@ -2,7 +2,7 @@
 
 use super::changes;
 use super::run::deliver::open_with_runs;
-use crate::args::{ChangesArgs, DiffArgs, RowFormat, Target};
+use crate::args::{ChangesArgs, DefaultTarget, DiffArgs, RowFormat, Target};
 use crate::times::parse_as_of;
 use esker_record::{Change, diff_runs, find_run, is_run};
 use esker_terminal::context::Context;
@@ -47,12 +47,12 @@ fn operands(args: &DiffArgs) -> anyhow::Result<(Target, [&str; 2])> {
             Ok((Target { target }, [one, other]))
         }
         [one, other] => {
-            let target = std::env::var("ESKER_TARGET").ok().filter(|t| !t.is_empty());
-            let target = target.ok_or_else(|| {
+            let default = DefaultTarget::find().ok_or_else(|| {
                 usage(
                     "expected the database first: esker diff TARGET ONE OTHER; or set $ESKER_TARGET",
                 )
             })?;
+            let target = default.target;
             Ok((Target { target }, [one, other]))
         }
         _ => Err(usage("expected two runs")),

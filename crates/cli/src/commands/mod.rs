@@ -8,6 +8,7 @@ mod compact;
 mod completions;
 mod console;
 mod delete;
+mod demo;
 mod diff;
 mod doctor;
 mod edges;
@@ -55,20 +56,28 @@ mod write;
 
 use crate::args::{self, Command, ImportCommand, NamespaceCommand, PlacementCommand, TopBy};
 use crate::shell;
+use clap::error::{ContextKind, ContextValue};
 use esker_model::Error;
 use esker_terminal::args::Color;
 use esker_terminal::context::Context;
-use esker_terminal::exit::{self, Outcome};
+use esker_terminal::exit::{self, Outcome, usage};
 use esker_terminal::interrupt::Interrupt;
 use esker_terminal::output::Style;
 use esker_terminal::program as process;
 use std::ffi::OsString;
-use std::io::{self, IsTerminal as _};
+use std::io::{self, IsTerminal as _, Write as _};
 use std::process::ExitCode;
+
+/// Advice for a command line without a target.
+const NO_TARGET: &str = "TARGET is the folder of a database, or esker://HOST:PORT. It can be left out if $ESKER_TARGET names one, or if this \
+                         folder or one above it has a database `.esker` (`esker init` creates one here).";
+/// Error of `esker run` without a target.
+const NO_TARGET_OF_RUN: &str = "expected a database: give `--target TARGET`, set $ESKER_TARGET, or create one here with `esker init`; \
+                                or leave the run in the spool with `--leave`";
 
 /// Runs the process: parses the command line, runs the command, reports errors.
 pub(crate) fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
-    let args: Vec<OsString> = args.collect();
+    let mut args: Vec<OsString> = args.collect();
     match mount_helper::run(&args) {
         Ok(None) => {}
         Ok(Some(outcome)) => return exit::exit_code(outcome.code()),
@@ -76,20 +85,50 @@ pub(crate) fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
             return exit::exit_code(process::complain(&error, Style::new(Color::Auto, false)));
         }
     }
-    let cli = match args::parse(args::command(), args) {
+    let definition = args::command();
+    let default = args::add_default(&definition, &mut args);
+    let mut cli = match args::parse(definition, args) {
         Ok(cli) => cli,
-        Err(error) => return process::print_usage(&error),
+        Err(error) => return print_usage(&error, default.as_ref()),
     };
     // `run` comes before any signal handler is installed, because signals are for the program that it runs.
-    if let Command::Run(args) = &cli.command {
+    if let Command::Run(args) = &mut cli.command {
         if cli.globals.trust_new_host {
             esker_access::known_hosts::trust_new_hosts();
+        }
+        if args.target.is_none() {
+            args.target = args::DefaultTarget::find().map(|default| default.target);
+        }
+        if args.target.is_none() && !args.leave {
+            let error = usage(NO_TARGET_OF_RUN);
+            return exit::exit_code(process::complain(
+                &error,
+                Style::new(cli.globals.color, false),
+            ));
         }
         return exit::exit_code(run::main(args, &cli.globals));
     }
     process::run(cli.globals, |context, interrupt| {
-        run_command(cli.command, context, interrupt)
+        let done = run_command(cli.command, context, interrupt);
+        if let Some(default) = default.filter(|_| done.is_err()) {
+            context.note(&default.origin);
+        }
+        done
     })
+}
+
+/// Prints a usage error with what is known of the target, or the help or version.
+fn print_usage(error: &clap::Error, default: Option<&args::DefaultTarget>) -> ExitCode {
+    let code = process::print_usage(error);
+    let missing = error.get(ContextKind::InvalidArg);
+    let is_target_missing = matches!(missing, Some(ContextValue::Strings(all)) if all.iter().any(|one| one == "<TARGET>"));
+    let note = match default {
+        Some(default) if error.use_stderr() => default.origin.as_str(),
+        None if is_target_missing => NO_TARGET,
+        _ => return code,
+    };
+    let _ = writeln!(io::stderr(), "\n{note}");
+    code
 }
 
 /// Runs one command of the shell, prints its error if it fails, and returns its exit code.
@@ -103,6 +142,7 @@ fn run_command(
     interrupt: &Interrupt,
 ) -> anyhow::Result<Outcome> {
     match command {
+        Command::Demo(args) => demo::run(&args, context, interrupt),
         Command::Init(args) => init::run(&args, context),
         Command::Mount(args) => mount::mount(&args, context),
         Command::Umount(args) => mount::umount(&args),

@@ -7,7 +7,7 @@ mod complete;
 mod prompt;
 mod statement;
 
-use crate::args::{self, Cli, Command, Globals, ShellArgs};
+use crate::args::{self, Cli, Command, Globals, ShellArgs, TargetPosition};
 use crate::commands::{run_to_code, stdin_is_terminal};
 use esker::Database;
 use esker_terminal::context::Context;
@@ -20,7 +20,8 @@ use std::io::{self, BufRead as _, Write as _};
 /// Placeholder for the target when a statement is parsed: the database is already open.
 const TARGET: &str = "(the shell's database)";
 /// Commands that make no sense while a database is open.
-const UNAVAILABLE: [&str; 8] = [
+const UNAVAILABLE: [&str; 9] = [
+    "demo",
     "init",
     "restore",
     "grant",
@@ -172,7 +173,11 @@ fn without_target(text: &str) -> String {
     while let Some(line) = lines.next() {
         if line.trim_start().starts_with("<TARGET>") {
             // `--help` describes an argument below its name, `-h` on the same line.
-            if lines.next_if(|l| l.starts_with("          ")).is_some() {
+            let mut is_below = false;
+            while lines.next_if(|l| l.starts_with("          ")).is_some() {
+                is_below = true;
+            }
+            if is_below {
                 lines.next_if(|l| l.is_empty());
             }
             continue;
@@ -187,20 +192,11 @@ fn without_target(text: &str) -> String {
     out
 }
 
-/// Inserts a target after the command: after both words of `import darshan` and the like.
+/// Inserts a target after the words of the command, if the command takes one.
 fn with_target(mut words: Vec<String>) -> Vec<String> {
-    let two = matches!(
-        words.first().map(String::as_str),
-        Some("import" | "export" | "placement" | "object" | "tag" | "index")
-    );
-    let at = if two { 2 } else { 1 };
-    let wants_help = words.get(1).is_some_and(|w| w == "--help" || w == "-h");
-    let is_help = matches!(
-        words.first().map(String::as_str),
-        Some("--help" | "-h" | "--version" | "-V")
-    );
-    if words.len() >= at && !is_help && !(two && wants_help) {
-        words.insert(at, TARGET.to_owned());
+    let position = TargetPosition::find(&command(), &words).map(|position| position.index);
+    if let Some(index) = position {
+        words.insert(index, TARGET.to_owned());
     }
     words
 }
@@ -248,7 +244,7 @@ mod tests {
 
     #[test]
     fn help_in_the_shell_names_no_target() {
-        let long = "Usage: esker get <TARGET> <VERTEX>...\n\nArguments:\n  <TARGET>\n          The directory\n\n  <VERTEX>...\n          \
+        let long = "Usage: esker get <TARGET> <VERTEX>...\n\nArguments:\n  <TARGET>\n          The directory\n          or server\n\n  <VERTEX>...\n          \
                     Vertices\n\n  esker get lab.esker file:/x\n";
         assert_eq!(
             without_target(long),

@@ -8,7 +8,7 @@ use crate::times::parse_as_of;
 use esker::Database;
 use esker::lineage::{Direction, LineageOptions, render_json};
 use esker_model::object::{Find, ObjectRead as _, Principal};
-use esker_model::{Error, GraphRead as _, Version};
+use esker_model::{Error, GraphRead as _, Version, VertexName};
 use esker_record::{Change, diff_runs, find_run};
 use esker_terminal::output::properties_json;
 use rmcp::model::ToolAnnotations;
@@ -345,8 +345,11 @@ fn walk(
 ) -> ToolAnswer {
     let database = &tool_context.database;
     let schema = database.schema().map_err(error_text)?;
-    let named =
-        NamedVertex::find(arguments.text("vertex")?, database, &schema).map_err(error_text)?;
+    let named = VertexName::parse(arguments.text("vertex")?)
+        .map_err(Error::from)
+        .and_then(|name| NamedVertex::resolve(name, database, &schema))
+        .and_then(|named| named.or_only_job(database, &schema))
+        .map_err(error_text)?;
     let depth = arguments.number("depth")?;
     let options = LineageOptions {
         as_of: as_of(arguments)?,
