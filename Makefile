@@ -97,6 +97,16 @@ bench: build ## print the figures of docs/book/bench.md
 bench-boss: build ## compare objects with SQLite, DuckDB and PostgreSQL: the table in docs/papers/someta.md
 	scripts/bench-boss.sh
 
+.PHONY: packages
+packages: ## build the packages for installation, in target/packages: archive, .deb, .rpm, container image, Python wheel
+	@scripts/setup.sh packages
+	scripts/packages.sh
+
+.PHONY: test-packages
+test-packages: ## build the packages with a fast profile, install each on a bare system, and run the first commands there
+	@scripts/setup.sh check-packages
+	scripts/check-packages.sh
+
 .PHONY: dist
 dist: ## write the source archive with all crates, target/dist/esker-VERSION.tar.gz (builds without a network), its SBOM and SHA256SUMS
 	scripts/dist.sh

@@ -4,6 +4,8 @@
 #   scripts/setup.sh           for `make test`
 #   scripts/setup.sh build     for `make build` and `make demo`: a C compiler, make, Python
 #   scripts/setup.sh fuzz      for `make test` and `make fuzz`
+#   scripts/setup.sh packages  for `make packages`: dpkg-deb, rpmbuild
+#   scripts/setup.sh check-packages  for `make test-packages`: the same, podman, mmdebstrap
 #   scripts/setup.sh rocksdb   for `make test` and `make test-rocksdb`
 set -euo pipefail
 
@@ -13,7 +15,17 @@ need_command cc || missing+=(gcc libc6-dev)
 need_command make || missing+=(make)
 need_command python3 || missing+=(python3)
 python3 -c 'import venv, ensurepip' >/dev/null 2>&1 || missing+=(python3-venv)
-if [ "${1:-}" != build ]; then
+case ${1:-} in
+packages | check-packages)
+    need_command dpkg-deb || missing+=(dpkg)
+    need_command rpmbuild || missing+=(rpm)
+    ;;
+esac
+if [ "${1:-}" = check-packages ]; then
+    need_command podman || missing+=(podman crun)
+    need_command mmdebstrap || missing+=(mmdebstrap)
+fi
+if [[ ! ${1:-} =~ ^(build|packages|check-packages)$ ]]; then
     # Tests of access control send tokens over HTTP.
     need_command curl || missing+=(curl)
     # Tests of the mount run these programs in it.

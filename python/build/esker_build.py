@@ -6,6 +6,9 @@ workspace's tests.
 
 ``ESKER_WHEEL_PROFILE=dev`` packs a debug build, most of which `make test` has compiled already. The default is a small release
 build, whose command lacks SPARQL over several processes, half of its size.
+
+scripts/packages.sh builds the wheel for other machines: ``ESKER_WHEEL_COMMAND`` is the path of a command that was built before, and
+``ESKER_WHEEL_TARGET=x86_64-unknown-linux-gnu.2.28`` builds the extension with cargo-zigbuild for that version of glibc or newer.
 """
 
 from __future__ import annotations
@@ -27,15 +30,21 @@ ROOT = HERE.parent
 def _built() -> tuple[Path, Path]:
     """Builds the extension module and the command; returns their paths."""
     profile = os.environ.get("ESKER_WHEEL_PROFILE", "wheel")
-    call = ["cargo", "build", "--locked", "--profile", profile]
-    if profile == "dev":
+    target = os.environ.get("ESKER_WHEEL_TARGET")
+    command = os.environ.get("ESKER_WHEEL_COMMAND")
+    call = ["cargo", "zigbuild" if target else "build", "--locked", "--profile", profile]
+    if target:
+        call += ["--target", target]
+    if command:
+        call += ["-p", "esker-python", "--lib"]
+    elif profile == "dev":
         # With a test among the targets, cargo uses the features of tests, so that it compiles no crate twice.
         call += ["--lib", "--bin", "esker", "--test", "tidy"]
     else:
         call += ["-p", "esker-python", "-p", "esker", "--lib", "--bin", "esker"]
     call += ["--message-format", "json-render-diagnostics"]
     done = subprocess.run(call, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True)
-    found: dict[str, Path] = {}
+    found: dict[str, Path] = {"command": Path(command)} if command else {}
     for line in done.stdout.splitlines():
         message = json.loads(line)
         if message.get("reason") == "compiler-artifact":
@@ -50,6 +59,12 @@ def _built() -> tuple[Path, Path]:
 
 def _platform() -> str:
     import sysconfig
+
+    target = os.environ.get("ESKER_WHEEL_TARGET", "")
+    if "-gnu." in target:
+        # A target such as `x86_64-unknown-linux-gnu.2.28` names the oldest glibc (PEP 600).
+        arch, libc = target.split("-")[0], target.rpartition("-gnu.")[2]
+        return f"manylinux_{libc.replace('.', '_')}_{arch}"
 
     return sysconfig.get_platform().replace("-", "_").replace(".", "_")
 
@@ -70,10 +85,14 @@ def _metadata() -> str:
         f"Requires-Python: {project['requires-python']}",
         f"License: {project['license']['text']}",
     ]
+    lines += [f"Author: {author['name']}" for author in project["authors"]]
+    lines.append(f"Keywords: {','.join(project['keywords'])}")
+    lines += [f"Classifier: {classifier}" for classifier in project["classifiers"]]
     for extra, needs in project["optional-dependencies"].items():
         lines.append(f"Provides-Extra: {extra}")
         lines += [f'Requires-Dist: {need}; extra == "{extra}"' for need in needs]
-    return "\n".join(lines) + "\n"
+    lines.append("Description-Content-Type: text/markdown")
+    return "\n".join(lines) + "\n\n" + (HERE / project["readme"]).read_text()
 
 
 class _Wheel:

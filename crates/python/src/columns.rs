@@ -66,6 +66,21 @@ impl Columns {
             .collect()
     }
 
+    /// Returns at most `count` rows from `start` on, and the columns with these numbers, over the same memory.
+    ///
+    /// # Errors
+    ///
+    /// `ValueError` if there is no column of a number.
+    fn part(&self, start: usize, count: usize, columns: Vec<usize>) -> PyResult<Self> {
+        let start = start.min(self.batch.num_rows());
+        let count = count.min(self.batch.num_rows() - start);
+        let batch = self.batch.project(&columns);
+        let batch = batch.map_err(|e| pyo3::exceptions::PyValueError::new_err(e.to_string()))?;
+        Ok(Self {
+            batch: batch.slice(start, count),
+        })
+    }
+
     /// Returns at most `count` rows from `start` on, as tuples.
     fn rows<'py>(
         &self,

@@ -34,6 +34,14 @@ pub struct Globals {
     #[arg(long, global = true)]
     pub trust_new_host: bool,
 
+    /// Print long texts whole, even if the lines of a table become wider than the terminal
+    #[arg(long, global = true)]
+    pub wide: bool,
+
+    /// Do not page through long output on a terminal ($ESKER_PAGER, $PAGER, else `less`)
+    #[arg(long, global = true)]
+    pub no_pager: bool,
+
     /// Use of colour in the output
     #[arg(long, global = true, value_enum, value_name = "WHEN", default_value_t = Color::Auto)]
     pub color: Color,

@@ -3,7 +3,10 @@
 use crate::args::{DurabilityArg, Globals, Target};
 use crate::interrupt::Interrupt;
 use crate::output::Style;
+use crate::pager::Pager;
+use anyhow::Context as _;
 use esker::{Database, Durability, OpenOptions};
+use std::cell::RefCell;
 use std::io::{self, IsTerminal as _, Write};
 
 /// Global options, output and database of one command. Notes and warnings go to stderr, results to [`Self::out`].
@@ -20,13 +23,17 @@ pub struct Context {
     pub note_style: Style,
     database: Option<Database>,
     in_shell: bool,
+    pager: Option<Pager>,
+    /// Notes that are printed when the pager has ended, so that they are not in its page.
+    waiting_notes: RefCell<Vec<String>>,
 }
 
 impl Context {
     /// Creates the context of the only command of a process.
     pub fn new(globals: Globals, interrupt: &Interrupt) -> Self {
         let stdout = io::stdout();
-        let style = Style::new(globals.color, stdout.is_terminal());
+        let width = terminal_width().filter(|_| !globals.wide);
+        let style = Style::new(globals.color, stdout.is_terminal()).with_width(width);
         // A terminal shows each line when it is complete; for other readers larger writes are enough.
         let out: Box<dyn Write> = if stdout.is_terminal() {
             Box::new(io::LineWriter::new(stdout))
@@ -41,6 +48,8 @@ impl Context {
             globals,
             database: None,
             in_shell: false,
+            pager: None,
+            waiting_notes: RefCell::default(),
         }
     }
 
@@ -92,9 +101,30 @@ impl Context {
         Ok(database)
     }
 
-    /// Flushes results and closes the database, so that errors of both are reported.
+    /// Sends further results to a pager if stdout is a terminal. A shell has its own prompt there, and uses none.
+    pub fn start_pager(&mut self) {
+        if self.in_shell || self.globals.no_pager || !io::stdout().is_terminal() {
+            return;
+        }
+        if let Some((pager, input)) = Pager::start() {
+            self.pager = Some(pager);
+            self.out = Box::new(io::LineWriter::new(input));
+        }
+    }
+
+    /// Flushes results, waits for the pager and closes the database, so that errors are reported.
     pub fn finish(&mut self) -> anyhow::Result<()> {
-        self.out.flush()?;
+        let flushed = self.out.flush();
+        if let Some(pager) = self.pager.take() {
+            // The pager reads to the end of its input.
+            self.out = Box::new(io::stdout());
+            pager.wait().context("waiting for the pager")?;
+            self.waiting_notes
+                .take()
+                .iter()
+                .for_each(|text| print_note(text));
+        }
+        flushed?;
         match self.database.take() {
             Some(database) if !self.in_shell => Ok(database.close()?),
             _ => Ok(()),
@@ -104,19 +134,43 @@ impl Context {
     /// Prints a note on stderr, unless `--quiet` is set.
     pub fn note(&self, text: &str) {
         if !self.globals.quiet {
-            print_note(text);
+            self.print_note(text);
+        }
+    }
+
+    /// Prints advice on stderr, such as the next command, if stderr is a terminal.
+    pub fn hint(&self, text: &str) {
+        if io::stderr().is_terminal() {
+            self.note(&self.note_style.dim(text));
         }
     }
 
     /// Prints a warning on stderr, even with `--quiet`.
     pub fn warn(&self, text: &str) {
-        print_note(&format!("{} {text}", self.note_style.yellow("warning:")));
+        self.print_note(&format!("{} {text}", self.note_style.yellow("warning:")));
     }
 
     /// Prints an error that does not end the command.
     pub fn complain(&self, text: &str) {
-        print_note(&format!("{} {text}", self.note_style.red("error:")));
+        self.print_note(&format!("{} {text}", self.note_style.red("error:")));
     }
+
+    fn print_note(&self, text: &str) {
+        if self.pager.is_some() {
+            self.waiting_notes.borrow_mut().push(text.to_owned());
+        } else {
+            print_note(text);
+        }
+    }
+}
+
+/// Returns the width of the terminal on stdout; `None` for a file or a pipe.
+fn terminal_width() -> Option<usize> {
+    if !io::stdout().is_terminal() {
+        return None;
+    }
+    let (columns, _) = terminal_size::terminal_size_of(io::stdout())?;
+    Some(columns.0.into())
 }
 
 fn print_note(text: &str) {

@@ -6,6 +6,7 @@ pub mod context;
 pub mod exit;
 pub mod interrupt;
 pub mod output;
+mod pager;
 mod panic;
 pub mod program;
 pub mod progress;

@@ -7,10 +7,13 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from . import _command
 from ._esker import Core, Recording, Walk, ask, load_rdf
 from ._names import Name, name_of
 from ._picture import svg
@@ -546,6 +549,44 @@ class Database:
     def rename(self, path: str, to: str) -> None:
         """Renames a file or directory; its vertex, tags and lineage are kept."""
         self._core.rename(path, to)
+
+    # -- imports, exports and mounts: the command `esker`, whose options are keywords (`dry_run=True` is `--dry-run`)
+
+    def import_darshan(self, *paths: str | os.PathLike[str], **options: Any) -> Any:
+        """Imports Darshan logs, and folders of logs; a log that was imported before is skipped. Returns the report."""
+        return _command.run(self, "import darshan", paths, options, report=True)
+
+    def import_sacct(self, *files: str | os.PathLike[str], **options: Any) -> Any:
+        """Imports Slurm's accounting, as ``sacct --json`` or ``sacct --parsable2`` prints it. Returns the report."""
+        return _command.run(self, "import sacct", files, options, report=True)
+
+    def import_openlineage(self, *files: str | os.PathLike[str], **options: Any) -> Any:
+        """Imports OpenLineage events. Returns the report."""
+        return _command.run(self, "import openlineage", files, options, report=True)
+
+    def import_prov(self, *files: str | os.PathLike[str], **options: Any) -> Any:
+        """Imports W3C PROV documents, or bags that have one. Returns the report."""
+        return _command.run(self, "import prov", files, options, report=True)
+
+    def import_tree(self, directory: str | os.PathLike[str], **options: Any) -> Any:
+        """Imports the metadata of a directory tree of this machine into the namespace. Returns the report."""
+        return _command.run(self, "import tree", [directory], options, report=True)
+
+    def harvest(self, *paths: str | os.PathLike[str], **options: Any) -> Any:
+        """Imports headers of FITS, HDF5, netCDF and Zarr files as tags. Returns the report."""
+        return _command.run(self, "harvest", paths, options, report=True)
+
+    def export_prov(self, file: str | os.PathLike[str], *names: Name, **options: Any) -> None:
+        """Writes a W3C PROV document of some lineages, or of the whole graph; the file's ending chooses the encoding."""
+        _command.run(self, "export prov", [file, *map(name_of, names)], options, report=False)
+
+    def export_ro_crate(self, name: Name, folder: str | os.PathLike[str], **options: Any) -> None:
+        """Writes the lineage of a file, an object or a run as a Workflow Run RO-Crate; ``files=True`` copies the files, too."""
+        _command.run(self, "export ro-crate", [name_of(name), folder], options, report=False)
+
+    def mount(self, at: str | os.PathLike[str], **options: Any) -> AbstractContextManager[Path]:
+        """Mounts the namespace as a file system for the time of a ``with`` block; ``data=`` is the folder of large files."""
+        return _command.mounted(self, at, options)
 
     # -- graphs and changes
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from operator import index
+from typing import TYPE_CHECKING, Any, overload
 
 if TYPE_CHECKING:
     import networkx
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["Table"]
 
 _SHOWN = 20
+_CELL = 40
 _CHUNK = 4096
 
 
@@ -57,14 +59,59 @@ class Table:
             for row in self._columns.rows(start, _CHUNK):
                 yield dict(zip(names, row, strict=True))
 
-    def __getitem__(self, name: str) -> list[Any]:
-        """Returns the values of a column."""
-        at = self.columns.index(name)
-        return [row[at] for row in self._columns.rows(0, len(self))]
+    @overload
+    def __getitem__(self, at: str) -> list[Any]: ...
+    @overload
+    def __getitem__(self, at: int) -> dict[str, Any]: ...
+    @overload
+    def __getitem__(self, at: slice | tuple[str, ...] | list[str]) -> Table: ...
+    def __getitem__(self, at: Any) -> Any:
+        """Returns a column as a list (``t["id"]``), some columns (``t["id", "size"]``) or rows (``t[2:10]``) as a table over the same
+        memory, or one row as a dict (``t[0]``, ``t[-1]``).
+
+        Raises ``KeyError`` for a column and ``IndexError`` for a row that does not exist.
+        """
+        if isinstance(at, str):
+            [number] = self._numbers([at])
+            return [row[0] for row in self._columns.part(0, len(self), [number]).rows(0, len(self))]
+        if isinstance(at, slice):
+            start, stop, step = at.indices(len(self))
+            if step != 1:
+                raise ValueError("rows of a table are taken one after the other: for another step or order use .to_polars()")
+            return Table(self._columns.part(start, max(0, stop - start), range(len(self.columns))))
+        if isinstance(at, (tuple, list)):
+            return Table(self._columns.part(0, len(self), self._numbers(at)))
+        row = index(at)
+        if not -len(self) <= row < len(self):
+            raise IndexError(f"row {row} of a table with {len(self)} rows")
+        [cells] = self._columns.rows(row % len(self), 1)
+        return dict(zip(self.columns, cells, strict=True))
+
+    def _numbers(self, names: Sequence[str]) -> list[int]:
+        numbers = {name: number for number, name in enumerate(self.columns)}
+        for name in names:
+            if name not in numbers:
+                raise KeyError(f"no column {name!r}; the table has {', '.join(self.columns)}")
+        return [numbers[name] for name in names]
+
+    def head(self, count: int = 5) -> Table:
+        """Returns the first rows."""
+        return self[: max(0, count)]
+
+    def tail(self, count: int = 5) -> Table:
+        """Returns the last rows."""
+        return self[max(0, len(self) - count) :]
 
     def first(self) -> dict[str, Any] | None:
         """Returns the first row, or ``None``."""
         return next(iter(self), None)
+
+    def sort_values(self, by: str | list[str], *, ascending: bool = True) -> Any:
+        """Raises ``TypeError``: a table does not compute. Its message names the calls of polars and pandas that sort."""
+        raise TypeError(
+            f"a table does not sort: use t.to_polars().sort({by!r}, descending={not ascending}) or "
+            f"t.to_pandas().sort_values({by!r}, ascending={ascending})"
+        )
 
     def to_polars(self) -> polars.DataFrame:
         """Returns a polars frame over the same memory (needs polars)."""
@@ -88,10 +135,10 @@ class Table:
 
     def __repr__(self) -> str:
         rows = [self.columns, *self._text()]
-        widths = [min(40, max(len(row[i]) for row in rows)) for i in range(len(self.columns))]
+        widths = [min(_CELL, max(len(row[i]) for row in rows)) for i in range(len(self.columns))]
         lines = [
             "  ".join(
-                f"{cell[:width]:<{width}}" for cell, width in zip(row, widths, strict=True)
+                f"{_cut(cell, width):<{width}}" for cell, width in zip(row, widths, strict=True)
             ).rstrip()
             for row in rows
         ]
@@ -109,6 +156,10 @@ class Table:
             f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
             f"<p>{count} rows, {columns} columns</p>"
         )
+
+
+def _cut(text: str, width: int) -> str:
+    return text if len(text) <= width else text[: width - 1] + "…"
 
 
 def to_networkx(edges: Table, vertices: Table | None = None) -> networkx.MultiDiGraph:

@@ -71,7 +71,7 @@ pub(crate) fn add_default(
     Some(default)
 }
 
-/// Where the target belongs in a command line, and what is there.
+/// Position of the target in a command line, and the arguments that are there.
 pub(crate) struct TargetPosition<'a> {
     /// The command, without commands of its own.
     command: &'a Command,

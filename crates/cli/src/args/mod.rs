@@ -25,6 +25,7 @@ mod run;
 mod serve;
 mod site;
 mod traversal;
+mod version;
 mod write;
 
 pub(crate) use access::{GrantArgs, RevokeArgs};
@@ -96,6 +97,7 @@ use std::ffi::OsString;
 #[command(
     name = "esker",
     version,
+    long_version = version::long_version(),
     about = "Provenance of scientific data: what made a file, from what, by whom, when",
     long_about = "Esker keeps the metadata of scientific computing - files, jobs, users, runs and how they relate - as a \
                   versioned property graph, and answers where a result came from.\n\n\

@@ -20,5 +20,8 @@ pub(crate) fn run(args: &InitArgs, context: &mut Context) -> anyhow::Result<Outc
         &["created", "engine"],
         cells,
     )?;
+    context.hint(&format!(
+        "next: esker run --target {target} -- COMMAND records a run; esker import --help lists what can be imported"
+    ));
     Ok(Outcome::Done)
 }

@@ -16,7 +16,7 @@ use esker_terminal::exit::{Outcome, usage};
 use esker_terminal::output::{Cell, Rows, properties_json, vertex_attributes_json};
 use serde_json::{Value as Json, json};
 use std::collections::HashMap;
-use std::io::{IsTerminal as _, Write as _};
+use std::io::Write as _;
 use std::path::Path;
 
 pub(crate) fn lineage(args: &LineageArgs, context: &mut Context) -> anyhow::Result<Outcome> {
@@ -124,7 +124,7 @@ fn print(
     match format {
         GraphFormat::Table => {
             let style = TreeStyle {
-                width: terminal_width(),
+                width: context.style.width(),
                 ..TreeStyle::default()
             };
             let tree = render_tree(found, schema, &style);
@@ -136,15 +136,6 @@ fn print(
         GraphFormat::Ndjson => print_lines(found, schema, context)?,
     }
     Ok(())
-}
-
-/// Returns the width of the terminal; `None` for a file or a pipe, where lines are not cut.
-fn terminal_width() -> Option<usize> {
-    if !std::io::stdout().is_terminal() {
-        return None;
-    }
-    let (columns, _) = terminal_size::terminal_size()?;
-    Some(columns.0.into())
 }
 
 fn names(found: &Provenance, schema: &Schema) -> HashMap<VertexId, String> {

@@ -109,12 +109,36 @@ pub(crate) fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
         return exit::exit_code(run::main(args, &cli.globals));
     }
     process::run(cli.globals, |context, interrupt| {
+        if prints_lists(&cli.command) {
+            context.start_pager();
+        }
         let done = run_command(cli.command, context, interrupt);
         if let Some(default) = default.filter(|_| done.is_err()) {
             context.note(&default.origin);
         }
         done
     })
+}
+
+/// Whether the result of a command may be longer than a terminal is high.
+fn prints_lists(command: &Command) -> bool {
+    matches!(
+        command,
+        Command::Changes(_)
+            | Command::Diff(_)
+            | Command::Edges(_)
+            | Command::Find(_)
+            | Command::Get(_)
+            | Command::History(_)
+            | Command::Impact(_)
+            | Command::Lineage(_)
+            | Command::Log(_)
+            | Command::Ls(_)
+            | Command::Sparql(_)
+            | Command::Stats(_)
+            | Command::Top(_)
+            | Command::Travel(_)
+    )
 }
 
 /// Prints a usage error with what is known of the target, or the help or version.

@@ -61,6 +61,9 @@ pub(crate) fn run(args: &ServeArgs, context: &mut Context) -> anyhow::Result<Out
     if let Some(file) = &args.port_file {
         announce(file, &address.to_string())?;
     }
+    context.hint(&format!(
+        "next, from any machine: esker stats {scheme}://{address}; in a browser of this one: esker console {scheme}://{address}"
+    ));
     let way = args
         .open
         .then(|| super::console::BrowserAccess::to(&server, Path::new(&args.folder)))

@@ -122,6 +122,8 @@ impl Session {
         Globals {
             timeout: cli.globals.timeout.or(self.globals.timeout),
             quiet: cli.globals.quiet || self.globals.quiet,
+            wide: cli.globals.wide || self.globals.wide,
+            no_pager: true,
             color: self.globals.color,
             memory: self.globals.memory,
             durability: self.globals.durability,

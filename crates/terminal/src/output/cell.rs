@@ -38,6 +38,15 @@ impl From<String> for Cell {
 }
 
 impl Cell {
+    /// Whether a table may cut the cell: numbers and times stay whole.
+    pub fn may_be_cut(&self) -> bool {
+        match self {
+            Self::Empty | Self::Text(_) | Self::Properties(_) | Self::Json(..) => true,
+            Self::Value(value) => matches!(value, Value::String(_)),
+            Self::Count(_) | Self::Bool(_) | Self::Version(_) => false,
+        }
+    }
+
     /// Returns the cell as one line of text for a table.
     pub fn table_text(&self) -> String {
         match self {

@@ -1,7 +1,8 @@
 //! Rows in one of four formats, written while they are produced.
 //!
 //! A table needs the widths of its columns: it takes them from the first [`LOOKAHEAD`] rows, and a later cell that is wider shifts only
-//! its own line. JSON is one array with an element per line; NDJSON is one object per line.
+//! its own line. On a terminal, long texts are cut so that the line fits. JSON is one array with an element per line; NDJSON is one
+//! object per line.
 
 use super::{Cell, Style};
 use crate::args::RowFormat;
@@ -11,6 +12,10 @@ use unicode_width::UnicodeWidthStr as _;
 
 /// Number of rows from which a table takes its column widths.
 const LOOKAHEAD: usize = 256;
+/// Blanks between two columns.
+const GAP: &str = "  ";
+/// Minimum width of a column of texts that do not fit the terminal.
+const TEXT_MIN: usize = 12;
 
 /// A writer of rows with the same columns.
 pub struct Rows<'w> {
@@ -61,7 +66,7 @@ impl<'w> Rows<'w> {
         match self.format {
             RowFormat::Table => {
                 if let Some(widths) = &self.widths {
-                    return write_line(self.out, widths, &cells);
+                    return write_line(self.out, widths, &cells, self.style.width().is_some());
                 }
                 self.waiting.push(cells);
                 if self.waiting.len() >= LOOKAHEAD {
@@ -105,6 +110,15 @@ impl<'w> Rows<'w> {
                 *width = (*width).max(cell.table_text().width());
             }
         }
+        if let Some(width) = self.style.width() {
+            let is_text = |at: usize| {
+                self.waiting
+                    .iter()
+                    .all(|row| row.get(at).is_some_and(Cell::may_be_cut))
+            };
+            let texts: Vec<bool> = (0..widths.len()).map(is_text).collect();
+            fit(&mut widths, &texts, width);
+        }
         let headings: Vec<String> = self
             .columns
             .iter()
@@ -120,7 +134,7 @@ impl<'w> Rows<'w> {
         }
         writeln!(self.out, "{}", self.style.bold(line.trim_end()))?;
         for row in std::mem::take(&mut self.waiting) {
-            write_line(self.out, &widths, &row)?;
+            write_line(self.out, &widths, &row, self.style.width().is_some())?;
         }
         self.widths = Some(widths);
         Ok(())
@@ -181,16 +195,73 @@ impl<'w> Rows<'w> {
     }
 }
 
-fn write_line(out: &mut dyn Write, widths: &[usize], cells: &[Cell]) -> io::Result<()> {
+/// Narrows the widest of the columns that are texts, until a line fits or each of them has the minimum width.
+fn fit(widths: &mut [usize], texts: &[bool], line: usize) {
+    let gaps = GAP.len() * widths.len().saturating_sub(1);
+    let room = line.saturating_sub(gaps);
+    let fixed: usize = widths
+        .iter()
+        .zip(texts)
+        .filter(|(_, is_text)| !**is_text)
+        .map(|(width, _)| *width)
+        .sum();
+    let with_limit = |limit: usize| -> usize {
+        let of_texts = widths.iter().zip(texts).filter(|(_, is_text)| **is_text);
+        fixed
+            + of_texts
+                .map(|(width, _)| (*width).min(limit))
+                .sum::<usize>()
+    };
+    let widest = widths.iter().copied().max().unwrap_or_default();
+    let limit = (TEXT_MIN..=widest)
+        .rev()
+        .find(|limit| with_limit(*limit) <= room);
+    let limit = limit.unwrap_or(TEXT_MIN);
+    for (width, _) in widths
+        .iter_mut()
+        .zip(texts)
+        .filter(|(_, is_text)| **is_text)
+    {
+        *width = (*width).min(limit);
+    }
+}
+
+/// Cuts the middle out of a text that is too wide: a path keeps its type, its first directories and its name.
+fn cut(text: &str, width: usize) -> Cow<'_, str> {
+    if text.width() <= width {
+        return Cow::Borrowed(text);
+    }
+    let room = width.saturating_sub(1);
+    let tail_room = room - room / 3;
+    let tail = text.char_indices().rev().map(|(at, _)| at);
+    let tail = tail
+        .take_while(|at| text.get(*at..).is_some_and(|t| t.width() <= tail_room))
+        .last();
+    let tail = text.get(tail.unwrap_or(text.len())..).unwrap_or_default();
+    let head_room = room - tail.width();
+    let head = text.char_indices().map(|(at, c)| at + c.len_utf8());
+    let head = head
+        .take_while(|at| text.get(..*at).is_some_and(|t| t.width() <= head_room))
+        .last();
+    let head = text.get(..head.unwrap_or(0)).unwrap_or_default();
+    Cow::Owned(format!("{head}…{tail}"))
+}
+
+fn write_line(
+    out: &mut dyn Write,
+    widths: &[usize],
+    cells: &[Cell],
+    may_cut: bool,
+) -> io::Result<()> {
     let mut line = String::new();
     for (i, (cell, width)) in cells.iter().zip(widths).enumerate() {
-        push_padded(
-            &mut line,
-            &cell.table_text(),
-            *width,
-            cell.is_number(),
-            i == 0,
-        );
+        let text = cell.table_text();
+        let text = if cell.may_be_cut() && may_cut {
+            cut(&text, *width)
+        } else {
+            Cow::Owned(text)
+        };
+        push_padded(&mut line, &text, *width, cell.is_number(), i == 0);
     }
     writeln!(out, "{}", line.trim_end())
 }
@@ -207,7 +278,7 @@ fn push_csv(line: &mut String, field: &str) {
 
 fn push_padded(line: &mut String, text: &str, width: usize, right: bool, first: bool) {
     if !first {
-        line.push_str("  ");
+        line.push_str(GAP);
     }
     let padding = width.saturating_sub(text.width());
     if right {
@@ -257,6 +328,32 @@ mod tests {
         let json: serde_json::Value =
             serde_json::from_str(&written(RowFormat::Json, two())).unwrap();
         assert_eq!(json[1]["edges"], 5);
+    }
+
+    #[test]
+    fn texts_are_cut_to_the_width_of_a_terminal() {
+        let mut out = Vec::new();
+        let style = Style::PLAIN.with_width(Some(40));
+        let mut writer = Rows::new(&mut out, RowFormat::Table, style, &["id", "edges", "name"]);
+        for path in ["file:/scratch/campaign/2026/run7/ä/member1.nc", "user:1001"] {
+            writer
+                .row(vec![path.into(), Cell::Count(1234), "short".into()])
+                .unwrap();
+        }
+        writer
+            .row(vec![
+                "x".into(),
+                Cell::Count(5),
+                "a longer text than fits into its column".into(),
+            ])
+            .unwrap();
+        writer.finish().unwrap();
+        let text = String::from_utf8(out).unwrap();
+        assert!(text.lines().all(|line| line.width() <= 40), "{text}");
+        assert!(text.contains("file…member1.nc  1,234  short"), "{text}");
+        assert!(text.contains("user:1001        1,234  short"), "{text}");
+        assert_eq!(cut("日本語日本語", 7), "日…日語");
+        assert_eq!(cut("abc", 0), "…");
     }
 
     #[test]

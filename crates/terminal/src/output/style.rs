@@ -1,11 +1,12 @@
-//! Bold, dim and coloured text for terminals.
+//! Bold, dim and coloured text for terminals, and the width of their lines.
 
 use crate::args::Color;
 
-/// Emphasis of text; plain text without colour.
+/// Emphasis of text and the maximum width of a table; plain text of any width for a file or a pipe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Style {
     colour: bool,
+    width: Option<usize>,
 }
 
 impl Style {
@@ -17,12 +18,29 @@ impl Style {
             // https://no-color.org: any value that is not empty.
             Color::Auto => is_terminal && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty()),
         };
-        Self { colour }
+        Self {
+            colour,
+            width: None,
+        }
+    }
+
+    /// Limits the lines of tables to a number of columns.
+    #[must_use]
+    pub fn with_width(self, width: Option<usize>) -> Self {
+        Self { width, ..self }
+    }
+
+    /// Maximum width of a line of a table, in columns of the terminal.
+    pub fn width(self) -> Option<usize> {
+        self.width
     }
 
     #[cfg(test)]
     /// The style of text without emphasis.
-    pub const PLAIN: Self = Self { colour: false };
+    pub const PLAIN: Self = Self {
+        colour: false,
+        width: None,
+    };
 
     fn with(self, code: &str, text: &str) -> String {
         if self.colour {

@@ -77,6 +77,10 @@ pub(crate) fn run(args: &ImportDarshanArgs, context: &mut Context) -> anyhow::Re
     if let Some(error) = fatal {
         return Err(error.into());
     }
+    let target = &args.target.target;
+    context.hint(&format!(
+        "next: esker lineage {target} FILE shows how a file was made; esker top {target} lists the busiest jobs and files"
+    ));
     Ok(Outcome::partly_if(
         report.failed() || report.interrupted.is_some(),
     ))

@@ -127,7 +127,9 @@ pub(crate) fn ls(args: &LsArgs, context: &mut Context) -> anyhow::Result<Outcome
             rows.row(cells(name, &inode, args.long, format))?;
         }
     }
-    rows.finish()?;
+    if rows.finish()? == 0 && failed.is_empty() {
+        context.hint("no entries: `esker import tree`, `esker mkdir` and `esker mount` fill the namespace; `esker top` lists what runs and logs recorded");
+    }
     if let [_] = paths.as_slice()
         && let Some(e) = failed.pop()
     {

@@ -112,6 +112,9 @@ pub(crate) fn run(args: &LogArgs, context: &mut Context) -> anyhow::Result<Outco
         .into_iter()
         .map(|Reverse(Started(_, vertex))| *vertex)
         .collect();
+    if latest.is_empty() {
+        context.hint("no run is recorded that matches: `esker run` records runs, and `esker top` lists what logs say of jobs");
+    }
     print(&latest, &database, args, context)?;
     Ok(Outcome::Done)
 }
