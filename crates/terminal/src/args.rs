@@ -50,7 +50,7 @@ pub struct Globals {
 /// Use of colour in the output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Color {
-    /// On a terminal, unless `NO_COLOR` is set
+    /// On a terminal, unless `NO_COLOR` or `CLICOLOR=0` is set; elsewhere if `CLICOLOR_FORCE` is set
     Auto,
     /// Always
     Always,

@@ -352,7 +352,7 @@ mod tests {
         assert!(text.lines().all(|line| line.width() <= 40), "{text}");
         assert!(text.contains("file…member1.nc  1,234  short"), "{text}");
         assert!(text.contains("user:1001        1,234  short"), "{text}");
-        assert_eq!(cut("日本語日本語", 7), "日…日語");
+        assert_eq!(cut("日本語日本語", 7), "日…本語");
         assert_eq!(cut("abc", 0), "…");
     }
 

@@ -9,14 +9,23 @@ pub struct Style {
     width: Option<usize>,
 }
 
+/// Whether a stream gets colours: <https://no-color.org>, <https://bixense.com/clicolors>.
+fn has_colour(is_terminal: bool, variable: impl Fn(&str) -> Option<String>) -> bool {
+    let is_set = |name| variable(name).is_some_and(|value| !value.is_empty() && value != "0");
+    // Any value of `NO_COLOR` that is not empty counts, even `0`.
+    if variable("NO_COLOR").is_some_and(|value| !value.is_empty()) {
+        return false;
+    }
+    is_set("CLICOLOR_FORCE") || (is_terminal && variable("CLICOLOR").as_deref() != Some("0"))
+}
+
 impl Style {
     /// Creates the style for a stream that is or is not a terminal.
     pub fn new(color: Color, is_terminal: bool) -> Self {
         let colour = match color {
             Color::Always => true,
             Color::Never => false,
-            // https://no-color.org: any value that is not empty.
-            Color::Auto => is_terminal && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty()),
+            Color::Auto => has_colour(is_terminal, |name| std::env::var(name).ok()),
         };
         Self {
             colour,
@@ -73,5 +82,27 @@ impl Style {
     /// Formats the name of a vertex.
     pub fn cyan(self, text: &str) -> String {
         self.with("36", text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::has_colour;
+
+    #[test]
+    fn variables_choose_colours() {
+        let with = |is_terminal, variable: &str, value: &str| {
+            has_colour(is_terminal, |name| {
+                (name == variable).then(|| value.to_owned())
+            })
+        };
+        assert!(with(true, "", "") && !with(false, "", ""));
+        assert!(!with(true, "NO_COLOR", "0") && with(true, "NO_COLOR", ""));
+        assert!(
+            !with(true, "CLICOLOR", "0")
+                && with(true, "CLICOLOR", "1")
+                && !with(false, "CLICOLOR", "1")
+        );
+        assert!(with(false, "CLICOLOR_FORCE", "1") && !with(false, "CLICOLOR_FORCE", "0"));
     }
 }
