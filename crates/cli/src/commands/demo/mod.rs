@@ -93,13 +93,20 @@ impl Demo<'_> {
         let Self {
             context, folder, ..
         } = self;
-        writeln!(
-            context.out,
-            "\nNext:\n  \
-             esker impact {folder} {INPUT}    what was made from an input\n  \
-             esker top {folder}    the vertices with most edges\n  \
-             esker console {folder}    all of it in a browser"
-        )?;
+        let next = [
+            (
+                format!("impact {folder} {INPUT}"),
+                "what was made from an input",
+            ),
+            (format!("top {folder}"), "the vertices with most edges"),
+            (format!("console {folder}"), "all of it in a browser"),
+        ];
+        let width = next.iter().map(|(command, _)| command.len()).max();
+        let width = width.unwrap_or_default();
+        writeln!(context.out, "\nNext:")?;
+        for (command, about) in next {
+            writeln!(context.out, "  esker {command:width$}   {about}")?;
+        }
         Ok(())
     }
 }
