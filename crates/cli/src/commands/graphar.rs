@@ -131,7 +131,7 @@ pub(super) fn import(args: ImportGrapharArgs, context: &mut Context) -> anyhow::
     let table = ImportTableArgs {
         target: args.target,
         files: Vec::new(),
-        input: None,
+        input_format: None,
         vertex_type: None,
         edge_type: None,
         at: None,
