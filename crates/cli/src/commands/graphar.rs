@@ -59,7 +59,7 @@ pub(super) fn export(args: &ExportGrapharArgs, context: &mut Context) -> anyhow:
     let unfinished = PathBuf::from(unfinished);
     if unfinished.symlink_metadata().is_ok() {
         return Err(usage(format!(
-            "{} exists, from an export that is still running or was killed: remove it",
+            "{} exists: if no other export is running, remove it; else wait for that export",
             unfinished.display()
         )));
     }
