@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Checks the messages of a branch's own commits: a short subject, and a body that gives the reason and names a figure or a test.
 
-The branch's own commits are those after `$ESKER_LINT_BASE` (default: the upstream of the branch). Without an upstream, the script checks nothing.
+The branch's own commits are those after `$ESKER_LINT_BASE` (default: the upstream of the branch). If the branch has no own commits, or no upstream,
+the script checks the newest commit. It prints how many commits it has checked.
 """
 
 import os
@@ -31,18 +32,22 @@ def mistakes(subject: str, body: str) -> list[str]:
 
 def main() -> int:
     assert mistakes("A subject", "") and mistakes("x" * 80, "why " * 20 + "test") and not mistakes("A subject", "Because it failed in 3 of 5 runs beside load.")
-    base = git("rev-parse", "--verify", "--quiet", os.environ.get("ESKER_LINT_BASE", "@{upstream}")).stdout.strip()
-    if not base:
-        print("commits: the branch has no upstream and $ESKER_LINT_BASE is not set: messages were not checked", file=sys.stderr)
-        return 0
+    name = os.environ.get("ESKER_LINT_BASE")
+    base = git("rev-parse", "--verify", "--quiet", f"{name or '@{upstream}'}^{{commit}}").stdout.strip()
+    if name and not base:
+        print(f"commits: $ESKER_LINT_BASE is `{name}`, which is not a commit of this checkout", file=sys.stderr)
+        return 1
     # Commits before the first version of this script are not checked.
-    start = git("log", "--diff-filter=A", "--format=^%H", "-1", "--", "scripts/check_commits.py").stdout.strip()
+    start = git("log", "--diff-filter=A", "--format=^%H", "-1", "--", "scripts/check_commits.py").stdout.split()
+    commits = git("rev-list", "--no-merges", f"{base}..HEAD", *start).stdout.split() if base else []
+    commits = commits or git("rev-list", "--no-merges", "-1", "HEAD").stdout.split()
     failed = False
-    for commit in git("rev-list", "--no-merges", f"{base}..HEAD", *([start] if start else [])).stdout.split():
+    for commit in commits:
         subject, _, body = git("log", "-1", "--format=%s%n%b", commit).stdout.partition("\n")
         for mistake in mistakes(subject, body):
             print(f"{commit[:8]} {subject[:60]}: {mistake}")
             failed = True
+    print(f"commits: {len(commits)} checked")
     return int(failed)
 
 

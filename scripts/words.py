@@ -4,7 +4,7 @@
     scripts/words.py           # findings everywhere; the exit code is 1 if there are any
     scripts/words.py PATH...   # findings below these paths
 
-Rules for Rust: no name from the private vocabulary of earlier versions (`name`); a type's name at most once in a crate (`twice`); a public
+Rules for Rust: no name from the private vocabulary of earlier versions, or from the last column of docs/glossary.md (`name`); a type's name at most once in a crate (`twice`); a public
 item's comment has at least four words (`short`); a comment begins with a noun or a verb (`opening`) and has none of the private phrases
 (`phrase`); messages have none either (`message`). Rules for Python, shell, TOML, Makefile, TypeScript, JavaScript, Java and C:
 `opening` and `phrase` for each paragraph of a comment or docstring, and `name` for functions and classes of Python and shell. Rules for README,
@@ -24,18 +24,26 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 
-# These names say too little as the whole name of a module, type, trait or function.
+GLOSSARY = ROOT / "docs" / "glossary.md"
+# These names say too little as the whole name of a module, type, trait or function. `main` adds the words of the glossary's last column.
 NAMES = set(
-    """again ahead alone apart arrive ask asked below beside beyond carry door elsewhere facade far fire fresh give given hold held here house known
+    """again ahead alone apart arrive ask asked below beside beyond carry door ear elsewhere facade far fire fresh give given hold held here house known
     late lately liar life moments once other others place placed places play promise promised room rooms seat seats seen shown sides sight
-    spare spread staged there together wanted weather what which who whoever whole whom whose words world""".split()
+    spare spread staged there together troubles wanted weather what which who whoever whole whom whose words world""".split()
 )
 # These words say too little as one word of a longer name.
 PARTS = set("apart beside door house lately liar promise promised promises seat seats sight spread weather whoever whom whose".split())
+# These words of the glossary's last column name other things in the code.
+OTHER_MEANINGS = set("above answer backup claim column home node process row server travel walk watch".split())
 # Other projects have given these names.
 KNOWN_AS = {"OnceLock", "OnceCell", "LazyLock"}
-# The Python package has published this name.
-ALLOWED = {"crates/python/src/remote.rs": {"ask"}, "python/src/esker/_esker.pyi": {"ask"}}
+# The Python package has published the name `ask`.
+ALLOWED = {
+    "crates/python/src/remote.rs": {"ask"},
+    "python/src/esker/_esker.pyi": {"ask"},
+    # The end of a channel, named as in the standard library.
+    "crates/testkit/src/sim/exec.rs": {"Sender"},
+}
 
 OPENING = re.compile(
     r"(Who|Whoever|Whose|Whom|What|Whatever|Which|Whichever|How|Where|Wherever|The same|The other|The others|So (many|much|long|often|far)|"
@@ -70,6 +78,13 @@ class Finding:
 
     def __str__(self):
         return f"{self.path}:{self.line}: {self.rule}: {self.text}"
+
+
+def former_terms(glossary):
+    """Returns the single words in the last column of the glossary: words that are not terms."""
+    rows = [re.sub(r"\([^)]*\)", "", line).strip("| ").split("|") for line in glossary.splitlines() if line.count("|") == 5]
+    cells = ", ".join(row[3] for row in rows if len(row) == 4 and row[0].strip() != "term")
+    return {word for cell in cells.split(",") if re.fullmatch(r"[a-z]+", word := cell.strip())}
 
 
 def words_of(name):
@@ -292,6 +307,9 @@ def check_rules():
 
 
 def main():
+    former = former_terms(GLOSSARY.read_text())
+    assert former > OTHER_MEANINGS and {"asker", "told"} < former, OTHER_MEANINGS - former
+    NAMES.update(former - OTHER_MEANINGS)
     check_rules()
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("paths", nargs="*", type=lambda p: Path(p).resolve())

@@ -204,7 +204,7 @@ export async function lab(database, scratch) {
   await esker("tag", "add", database, "--where", "campaign = 'spring' AND energy > 10", "hot");
   await esker("rdf", "load", database, file("instruments.ttl"));
   await tree(join(scratch, "project"));
-  await esker("import", "tree", database, join(scratch, "project"), "--at", "/project");
+  await esker("import", "tree", database, join(scratch, "project"), "--as-path", "/project");
   await runs(database, scratch);
 }
 

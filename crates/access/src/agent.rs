@@ -87,13 +87,23 @@ impl<S: Read + Write> Agent<S> {
         self.stream.read_exact(&mut length).map_err(failed)?;
         let length = u32::from_be_bytes(length) as usize;
         if !(1..=ANSWER_BYTES_MAX).contains(&length) {
-            return Err(format!("the agent's answer has {length} bytes"));
+            return Err(format!(
+                "the SSH agent sent an answer of {length} bytes, expected 1 to {ANSWER_BYTES_MAX}: check that SSH_AUTH_SOCK is \
+                 the socket of an SSH agent"
+            ));
         }
         let mut answer = vec![0; length];
         self.stream.read_exact(&mut answer).map_err(failed)?;
         match answer.split_first() {
             Some((kind, rest)) if *kind == expected => Ok(rest.to_vec()),
-            _ => Err("the agent refused".into()),
+            _ if expected == SIGN_RESPONSE => Err(
+                "the SSH agent refused to sign: unlock it (`ssh-add -X`), or add the key again (`ssh-add FILE`)"
+                    .into(),
+            ),
+            _ => Err(
+                "the SSH agent refused to list its keys: unlock it (`ssh-add -X`), or start another one"
+                    .into(),
+            ),
         }
     }
 

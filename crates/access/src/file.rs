@@ -277,7 +277,7 @@ fn split(path: &Path) -> Result<Option<(Folder, String)>> {
     let name = name.to_str().ok_or_else(|| {
         failed(std::io::Error::new(
             std::io::ErrorKind::InvalidFilename,
-            "the name is not text",
+            "the file's name is not UTF-8: rename it",
         ))
     })?;
     match Folder::at(folder_of(path)) {

@@ -20,9 +20,9 @@ const FORWARDED: [&str; 6] = [
     "via",
 ];
 
-/// Headers of a request that tell its sender.
+/// Headers of a request from which its origin follows.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Sender<'a> {
+pub struct OriginHeaders<'a> {
     host: Option<&'a str>,
     authority: Option<&'a str>,
     origin: Option<&'a str>,
@@ -74,7 +74,7 @@ fn site_of(origin: &str) -> &str {
     origin.split_once("://").map_or(origin, |(_, site)| site)
 }
 
-impl<'a> Sender<'a> {
+impl<'a> OriginHeaders<'a> {
     /// Reads the headers and, if there is one, the authority of the URL. A header that is not text counts as empty.
     pub fn of(header: impl Fn(&str) -> Option<&'a str>, authority: Option<&'a str>) -> Self {
         Self {
@@ -132,7 +132,7 @@ mod tests {
 
     fn looked(headers: &[(&str, &'static str)]) -> Result<(), ForeignRequest> {
         let header = |name: &str| headers.iter().find(|(n, _)| *n == name).map(|(_, v)| *v);
-        Sender::of(header, None).is_own(|host| host == "lab.example.org:7400")
+        OriginHeaders::of(header, None).is_own(|host| host == "lab.example.org:7400")
     }
 
     #[test]
@@ -199,11 +199,11 @@ mod tests {
     #[test]
     fn a_url_and_a_header_that_name_two_hosts_are_refused() {
         let header = |name: &str| (name == "host").then_some("localhost:7400");
-        let all = |authority| Sender::of(header, authority).is_own(|_| false);
+        let all = |authority| OriginHeaders::of(header, authority).is_own(|_| false);
         assert_eq!(all(None), Ok(()));
         assert_eq!(all(Some("localhost:7400")), Ok(()));
         assert_eq!(all(Some("evil.example")), Err(ForeignRequest::Host));
-        let only = Sender::of(|_| None, Some("localhost:7400"));
+        let only = OriginHeaders::of(|_| None, Some("localhost:7400"));
         assert_eq!(only.is_own(|_| false), Ok(()));
     }
 }

@@ -71,7 +71,9 @@ pub fn check(text: &[u8], exporter: &[u8; EXPORTER_BYTES]) -> Result<KeyData, St
     let signature =
         SshSig::from_pem(text).map_err(|e| format!("the proof is not an SSH signature: {e}"))?;
     if signature.namespace() != NAMESPACE {
-        return Err("the signature was made for another purpose".into());
+        return Err(format!(
+            "the signature has another namespace than `{NAMESPACE}`: use a client of the same release"
+        ));
     }
     if !signature.reserved().is_empty() {
         return Err("the signature has an unknown field".into());

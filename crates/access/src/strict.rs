@@ -19,9 +19,9 @@ pub struct Weakness {
 /// Users who may rename entries of a folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum By {
-    /// Its group or all users, by this mode.
+    /// The group of the folder, or all users, as its mode says.
     Mode(u32),
-    /// Its owner, who is neither root, nor the user of this process, nor the owner of the database.
+    /// The owner of the folder, who is neither root, nor the user of this process, nor the owner of the database.
     Owner(u32),
     /// Unknown, because the folder cannot be examined.
     Unknown,

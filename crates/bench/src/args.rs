@@ -51,7 +51,7 @@ pub(crate) struct BenchArgs {
 pub(crate) enum Workload {
     #[command(flatten)]
     Timed(Timed),
-    /// Run the workloads below one after the other, and print one table
+    /// Run all workloads one after the other, and print one table
     All(AllBenchArgs),
     /// Count the communication and reads of scans and traversals under each edge placement
     Placement(PlacementBenchArgs),
@@ -129,7 +129,9 @@ pub(crate) struct IngestArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
                   esker bench hot-vertex --degree 10000000\n  \
-                  esker bench hot-vertex --edges 2000 --durability sync")]
+                  esker bench hot-vertex --edges 2000 --durability sync",
+    mut_arg("edges", |argument| argument.help("Number of edges to insert [default: 100000]")),
+    mut_arg("threads", |argument| argument.help("Writing threads [default: 4]")))]
 pub(crate) struct HotVertexArgs {
     #[command(flatten)]
     pub(crate) common: Common,
@@ -140,9 +142,11 @@ pub(crate) struct HotVertexArgs {
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "RAW is a database in which each edge has one version; RATIO is the speed as a part of its.\n\nExamples:\n  \
+    after_help = "RAW is a database in which each edge has one version; RATIO is the speed with many versions \
+                  divided by the speed with one version.\n\nExamples:\n  \
                   esker bench versions\n  \
-                  esker bench versions --versions 1000 --edges 5000"
+                  esker bench versions --versions 1000 --edges 5000",
+    mut_arg("edges", |argument| argument.help("Number of the graph's edges to use [default: 20000]"))
 )]
 pub(crate) struct VersionsArgs {
     #[command(flatten)]
@@ -162,13 +166,13 @@ pub(crate) struct Common {
     /// vertices), or a file with a source and a destination per line
     #[arg(long, value_name = "GRAPH", default_value = "rmat:18:1000000")]
     pub(crate) graph: GraphSource,
-    /// Number of the graph's edges to use; for hot-vertex, number of edges to insert [default: all; hot-vertex: 100000]
+    /// Number of the graph's edges to use [default: all]
     #[arg(long, value_name = "N")]
     pub(crate) edges: Option<u64>,
     /// Number of edges per batch
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(crate) batch: u32,
-    /// Writing threads [default: 1; hot-vertex: 4]
+    /// Writing threads [default: 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     pub(crate) threads: Option<u16>,
     /// Bytes of properties per edge

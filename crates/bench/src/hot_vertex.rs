@@ -2,7 +2,7 @@
 
 use super::comparison::{self, EdgeRows, Shape};
 use super::machine;
-use super::report::{Figure, Goal, Unit, median};
+use super::report::{Figure, FigureTarget, Unit, median};
 use super::source::{Graph, vertex_id};
 use super::timed::Bench;
 use esker_model::{Batch, GraphRead as _, GraphWrite as _};
@@ -37,7 +37,7 @@ pub(crate) fn run(bench: &mut Bench<'_>, degree: Option<u64>) -> anyhow::Result<
     let cpu =
         |spent: &[HotVertexTimes]| 1e6 / edges * median(spent.iter().map(|s| s.cpu).collect());
     let figure = Figure::new(&case, Unit::EdgesPerSecond, wall(&esker)).raw(wall(&raw));
-    bench.report.add(figure.target(Goal::Ratio(0.7)));
+    bench.report.add(figure.target(FigureTarget::Ratio(0.7)));
     bench
         .report
         .add(Figure::new(&case, Unit::CpuMicros, cpu(&esker)).raw(cpu(&raw)));
@@ -186,7 +186,9 @@ fn growth(bench: &mut Bench<'_>, degree: usize) -> anyhow::Result<()> {
             "the bare engine's: {:.2}; Esker's against it: {same:.2}",
             last.1 / first.1
         );
-        bench.report.add(figure.target(Goal::Ratio(0.9)).note(note));
+        bench
+            .report
+            .add(figure.target(FigureTarget::Ratio(0.9)).note(note));
     }
     let counted = database.degrees(&[(star.ids[0], shape.links)])?;
     anyhow::ensure!(

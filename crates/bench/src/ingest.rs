@@ -3,7 +3,7 @@
 use super::batches::Batches;
 use super::comparison::{self, Shape};
 use super::machine;
-use super::report::{Figure, Goal, Unit, median};
+use super::report::{Figure, FigureTarget, Unit, median};
 use super::source::Graph;
 use super::timed::Bench;
 use esker::Database;
@@ -53,7 +53,7 @@ pub(crate) fn run(bench: &mut Bench<'_>, bulk: bool) -> anyhow::Result<()> {
     if !esker.is_empty() && !raw.is_empty() {
         let case = format!("batches of {}", bench.args.batch);
         let figure = Figure::new(&case, Unit::EdgesPerSecond, wall(&esker)).raw(wall(&raw));
-        bench.report.add(figure.target(Goal::Ratio(0.6)));
+        bench.report.add(figure.target(FigureTarget::Ratio(0.6)));
         let note = "until closed: flushes and merges included";
         bench.report.add(
             Figure::new(&case, Unit::CpuMicros, cpu(&esker))
@@ -84,7 +84,7 @@ pub(crate) fn run(bench: &mut Bench<'_>, bulk: bool) -> anyhow::Result<()> {
             Unit::EdgesPerSecond,
             wall(&bulk_esker),
         );
-        let figure = figure.raw(wall(&esker)).target(Goal::Ratio(3.0));
+        let figure = figure.raw(wall(&esker)).target(FigureTarget::Ratio(3.0));
         bench.report.add(figure.note("raw: Esker's own batches"));
     }
     for (case, spent) in [
@@ -97,7 +97,7 @@ pub(crate) fn run(bench: &mut Bench<'_>, bulk: bool) -> anyhow::Result<()> {
             .max_by_key(|p| p.peak.saturating_sub(p.now));
         if let Some(peak) = most {
             let figure = Figure::new(case, Unit::Bytes, peak.peak.saturating_sub(peak.now) as f64);
-            let figure = figure.target(Goal::AtMost(bench.context.globals.memory as f64));
+            let figure = figure.target(FigureTarget::AtMost(bench.context.globals.memory as f64));
             bench.report.add(figure.note(format!(
                 "peak above the {} that the graph and the rest took",
                 size(peak.now)

@@ -46,7 +46,6 @@ mod versions;
 mod wan;
 
 use args::{BenchArgs, Timed, Workload};
-use clap::Parser as _;
 use esker_terminal::context::Context;
 use esker_terminal::exit::Outcome;
 use esker_terminal::program;
@@ -61,7 +60,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     program::install_panic_hook();
-    match BenchArgs::try_parse() {
+    match esker_terminal::help::parse::<BenchArgs>() {
         Ok(args) => program::run(args.globals, |context, _| run(&args.workload, context)),
         Err(error) => program::print_usage(&error),
     }

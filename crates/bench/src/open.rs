@@ -1,6 +1,6 @@
 //! The time to open a database.
 
-use super::report::{Figure, Goal, Unit, median};
+use super::report::{Figure, FigureTarget, Unit, median};
 use super::timed::Bench;
 use super::{comparison, machine};
 use esker_model::{GraphRead as _, Version};
@@ -45,7 +45,7 @@ pub(crate) fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
     bench.report.add(
         figure
             .raw(median(bare))
-            .target(Goal::AtMost(1.0))
+            .target(FigureTarget::AtMost(1.0))
             .note("raw: opened and closed"),
     );
     bench.report.add(Figure::new(

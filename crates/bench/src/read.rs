@@ -2,7 +2,7 @@
 
 use super::comparison;
 use super::random::Random;
-use super::report::{Figure, Goal, Unit, median};
+use super::report::{Figure, FigureTarget, Unit, median};
 use super::timed::Bench;
 use esker_model::key::vertex;
 use esker_model::{GraphRead as _, Version, VertexId};
@@ -68,12 +68,12 @@ pub(crate) fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
     let figure = Figure::new("a vertex with its attributes", Unit::Micros, median(esker)).raw(get);
     bench.report.add(
         figure
-            .target(Goal::Ratio(0.5))
+            .target(FigureTarget::Ratio(0.5))
             .note("raw: one get of the same row"),
     );
     let case = format!("each of {VERTICES_PER_CALL} vertices asked for at once");
     let figure = Figure::new(case, Unit::Micros, median(several)).raw(get);
-    bench.report.add(figure.target(Goal::Ratio(0.5)));
+    bench.report.add(figure.target(FigureTarget::Ratio(0.5)));
     database.close()?;
     Ok(())
 }

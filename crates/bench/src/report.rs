@@ -100,7 +100,7 @@ impl Unit {
 
 /// The target of a figure.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) enum Goal {
+pub(crate) enum FigureTarget {
     /// Minimum speed of Esker relative to the other side.
     Ratio(f64),
     /// Minimum rate of Esker.
@@ -117,7 +117,7 @@ pub(crate) struct Figure {
     pub(crate) esker: f64,
     /// The figure for the same keys and values without Esker: of the key-value store, or as the case says.
     pub(crate) raw: Option<f64>,
-    pub(crate) target: Option<Goal>,
+    pub(crate) target: Option<FigureTarget>,
     pub(crate) note: String,
 }
 
@@ -138,7 +138,7 @@ impl Figure {
         self
     }
 
-    pub(crate) fn target(mut self, target: Goal) -> Self {
+    pub(crate) fn target(mut self, target: FigureTarget) -> Self {
         self.target = Some(target);
         self
     }
@@ -160,18 +160,18 @@ impl Figure {
 
     fn met(&self) -> Option<bool> {
         Some(match self.target? {
-            Goal::Ratio(least) => self.ratio()? >= least,
-            Goal::AtLeast(least) => self.esker >= least,
-            Goal::AtMost(most) => self.esker <= most,
+            FigureTarget::Ratio(least) => self.ratio()? >= least,
+            FigureTarget::AtLeast(least) => self.esker >= least,
+            FigureTarget::AtMost(most) => self.esker <= most,
         })
     }
 
     fn target_text(&self) -> String {
         match self.target {
             None => String::new(),
-            Some(Goal::Ratio(least)) => format!("ratio >= {least}"),
-            Some(Goal::AtLeast(least)) => format!(">= {}", self.unit.text(least)),
-            Some(Goal::AtMost(most)) => format!("<= {}", self.unit.text(most)),
+            Some(FigureTarget::Ratio(least)) => format!("ratio >= {least}"),
+            Some(FigureTarget::AtLeast(least)) => format!(">= {}", self.unit.text(least)),
+            Some(FigureTarget::AtMost(most)) => format!("<= {}", self.unit.text(most)),
         }
     }
 
@@ -293,13 +293,13 @@ mod tests {
     fn a_ratio_is_a_part_of_the_other_sides_speed() {
         let rate = Figure::new("x", Unit::EdgesPerSecond, 60.0)
             .raw(100.0)
-            .target(Goal::Ratio(0.6));
+            .target(FigureTarget::Ratio(0.6));
         assert_eq!(rate.met(), Some(true));
         let time = Figure::new("x", Unit::Micros, 30.0)
             .raw(10.0)
-            .target(Goal::Ratio(0.5));
+            .target(FigureTarget::Ratio(0.5));
         assert_eq!(time.met(), Some(false));
-        let own = Figure::new("x", Unit::Seconds, 0.2).target(Goal::AtMost(0.3));
+        let own = Figure::new("x", Unit::Seconds, 0.2).target(FigureTarget::AtMost(0.3));
         assert_eq!(own.met(), Some(true));
         assert_eq!(own.ratio(), None);
     }

@@ -2,7 +2,7 @@
 
 use super::comparison::{self, Shape};
 use super::random::Random;
-use super::report::{Figure, Goal, Unit, median};
+use super::report::{Figure, FigureTarget, Unit, median};
 use super::timed::Bench;
 use esker::Database;
 use esker::raw::Raw;
@@ -94,7 +94,7 @@ pub(crate) fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
             );
             bench
                 .report
-                .add(figure.raw(median(bare)).target(Goal::Ratio(0.5)));
+                .add(figure.raw(median(bare)).target(FigureTarget::Ratio(0.5)));
         }
     }
     database.close()?;

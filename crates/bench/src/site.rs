@@ -3,7 +3,7 @@
 mod tier;
 
 use super::machine;
-use super::report::{Figure, Goal, Report, Unit, median};
+use super::report::{Figure, FigureTarget, Report, Unit, median};
 use super::scratch::Scratch;
 use clap::Args;
 use esker_site_cache::entry::{Answer, Attributes, Kind, Request};
@@ -51,7 +51,7 @@ pub(super) fn run(args: &SiteBenchArgs, context: &mut Context) -> anyhow::Result
     let hits: Vec<f64> = hits.collect::<anyhow::Result<_>>()?;
     report.add(
         Figure::new("a hit in the library", Unit::Micros, median(hits))
-            .target(Goal::AtMost(5.0))
+            .target(FigureTarget::AtMost(5.0))
             .note("path by name, one of 100,000 in the cache"),
     );
     context.note("a tier");
@@ -90,7 +90,7 @@ pub(super) fn run(args: &SiteBenchArgs, context: &mut Context) -> anyhow::Result
                 Unit::CallsPerSecond,
                 median(rates),
             )
-            .target(Goal::AtLeast(1e6))
+            .target(FigureTarget::AtLeast(1e6))
             .note("operations a second of processor time"),
         );
     }
@@ -120,7 +120,7 @@ fn tiers(args: &SiteBenchArgs, report: &mut Report) -> anyhow::Result<()> {
         let case = format!("a tier, {links} links, {in_flight} in flight");
         let mut figure = Figure::new(case, Unit::CallsPerSecond, median(rates));
         if in_flight > 1 {
-            figure = figure.target(Goal::AtLeast(1e5));
+            figure = figure.target(FigureTarget::AtLeast(1e5));
         }
         report.add(figure.note("client and tier on the same processors"));
     }

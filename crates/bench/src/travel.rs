@@ -2,7 +2,7 @@
 
 use super::comparison::{self, Bare, Shape};
 use super::machine;
-use super::report::{Figure, Goal, Unit, median};
+use super::report::{Figure, FigureTarget, Unit, median};
 use super::source::{Graph, GraphSource, vertex_key};
 use super::timed::Bench;
 use anyhow::Context as _;
@@ -89,7 +89,9 @@ fn everywhere(bench: &mut Bench<'_>, graph: &Graph, start: u32) -> anyhow::Resul
             Unit::EdgesPerCpuSecond,
             seen / cpus(spent),
         );
-        let figure = figure.raw(seen / cpus(&bare)).target(Goal::AtLeast(least));
+        let figure = figure
+            .raw(seen / cpus(&bare))
+            .target(FigureTarget::AtLeast(least));
         bench.report.add(figure.note(&note));
         let figure =
             Figure::new(case, Unit::EdgesPerSecond, seen / walls(spent)).raw(seen / walls(&bare));
@@ -318,8 +320,8 @@ fn eight_steps(bench: &mut Bench<'_>, graph: &Graph) -> anyhow::Result<()> {
                 cpu = cpu.raw(cpus(&bare));
             }
             if case.ends_with("warm") {
-                wall = wall.target(Goal::AtMost(0.3));
-                cpu = cpu.target(Goal::AtMost(0.3));
+                wall = wall.target(FigureTarget::AtMost(0.3));
+                cpu = cpu.target(FigureTarget::AtMost(0.3));
             }
             bench.report.add(wall);
             bench.report.add(cpu);

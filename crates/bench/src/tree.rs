@@ -2,7 +2,7 @@
 
 use super::machine;
 use super::random::Random;
-use super::report::{Figure, Goal, Report, Unit, median};
+use super::report::{Figure, FigureTarget, Report, Unit, median};
 use super::scratch::Scratch;
 use anyhow::Context as _;
 use clap::Args;
@@ -105,7 +105,7 @@ pub(crate) fn run(args: &TreeBenchArgs, context: &mut Context) -> anyhow::Result
     ] {
         let rate = Figure::new(case, Unit::FilesPerSecond, median(measured.rates));
         let rate = rate.raw(median(walked.rates.clone()));
-        report.add(rate.target(Goal::AtLeast(least)));
+        report.add(rate.target(FigureTarget::AtLeast(least)));
         let case = format!("{case}: processor");
         let cpu = Figure::new(case, Unit::CpuMicrosPerFile, median(measured.micros));
         report.add(cpu.raw(median(walked.micros.clone())));
@@ -155,7 +155,7 @@ fn import(
     let mut child = Command::new(esker_terminal::program::installed("esker")?)
         .args(["--quiet", "import", "tree"])
         .args([database, tree])
-        .args(["--at", "/tree", "--format", "json", "--workers"])
+        .args(["--as-path", "/tree", "--format", "json", "--workers"])
         .arg(args.workers.to_string())
         .stdin(Stdio::null())
         .stdout(Stdio::piped())

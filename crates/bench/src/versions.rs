@@ -3,7 +3,7 @@
 use super::comparison::{self, Shape};
 use super::machine;
 use super::random::Random;
-use super::report::{Figure, Goal, Unit, median};
+use super::report::{Figure, FigureTarget, Unit, median};
 use super::source::{Graph, vertex_key};
 use super::timed::Bench;
 use anyhow::Context as _;
@@ -67,7 +67,7 @@ pub(crate) fn run(bench: &mut Bench<'_>, versions: u32) -> anyhow::Result<()> {
     ] {
         let case = format!("{case}, {versions} versions");
         let figure = Figure::new(case, unit, factor * median(many)).raw(factor * median(one));
-        bench.report.add(figure.target(Goal::Ratio(0.95)));
+        bench.report.add(figure.target(FigureTarget::Ratio(0.95)));
     }
     Ok(())
 }

@@ -8,8 +8,8 @@
 //!  bulk                present during a bulk load: counters must be recounted
 //!  subtree             ids of directories whose rows are stored but not linked yet: they must be removed on recovery
 //!  arriving            key ranges of `names` whose rows come from another engine and are not owned yet: they must be removed on recovery
-//!  once/<marker>       u64 version: idempotency keys of applied batches
-//!  once/<sender>       numbers of a producer's applied batches: `txn::idempotency`
+//!  once/<key>          u64 version: idempotency keys of applied batches
+//!  once/<producer>     numbers of a producer's applied batches: `txn::idempotency`
 //!  pending/<slot 4>    counter changes of one commit, to be merged into `counts`, and its rows of `names`
 //!  feed                present while the change feed is enabled: `feed::persist`
 //!  feed/<place 8>      vertices and edges touched by one commit

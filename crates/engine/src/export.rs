@@ -108,13 +108,13 @@ impl DatabaseMeta {
                 .or_insert(*version);
             *known = (*known).max(*version);
         }
-        for (sender, (version, record)) in &other.producers {
-            let known = self.producers.get_mut(sender);
+        for (producer, (version, record)) in &other.producers {
+            let known = self.producers.get_mut(producer);
             if let Some((newest, known)) = known {
                 *newest = (*newest).max(*version);
                 known.merge(record);
             } else {
-                self.producers.insert(*sender, (*version, record.clone()));
+                self.producers.insert(*producer, (*version, record.clone()));
             }
         }
     }
@@ -177,8 +177,8 @@ impl Engine {
         for name in &meta.unindexed {
             batch.put(Table::Meta, [UNINDEXED, name.as_bytes()].concat(), []);
         }
-        for (sender, (version, record)) in &meta.producers {
-            let idempotency_key = [PRODUCER_PREFIX, sender.as_slice()].concat();
+        for (producer, (version, record)) in &meta.producers {
+            let idempotency_key = [PRODUCER_PREFIX, producer.as_slice()].concat();
             batch.put(
                 Table::Meta,
                 idempotency_row_key(&idempotency_key),
@@ -237,11 +237,11 @@ impl DatabaseMeta {
         let corrupt = |e| Error::corrupt("a row of table `meta` about batches applied before", e);
         let mut r = esker_model::codec::Reader::new(row);
         let version = Version(r.u64("a version").map_err(corrupt)?);
-        let sender = idempotency_key.strip_prefix(PRODUCER_PREFIX);
-        match sender.and_then(|s| s.try_into().ok()) {
-            Some(sender) => {
+        let producer = idempotency_key.strip_prefix(PRODUCER_PREFIX);
+        match producer.and_then(|s| s.try_into().ok()) {
+            Some(producer) => {
                 let record = ProducerRecord::decode(row).map_err(corrupt)?;
-                self.producers.insert(sender, (version, record));
+                self.producers.insert(producer, (version, record));
             }
             None => {
                 self.idempotency_keys

@@ -119,11 +119,11 @@ fn prepare(folder: &Folder, options: &OpenOptions, intent: Intent, content: Cont
 enum OwnerStatus {
     /// No process owns the database.
     Free,
-    /// Its owner accepts connections.
+    /// The owner of the database accepts connections.
     Serving,
-    /// Its owner is opening or closing it.
+    /// The owner is opening or closing the database.
     Busy,
-    /// Its owner is on another host, where this process cannot check it.
+    /// The owner is on another host, where this process cannot check it.
     OtherHost,
 }
 

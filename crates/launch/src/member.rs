@@ -60,7 +60,7 @@ impl MemberProcess {
             // Ctrl-C must reach only this process.
             .process_group(0)
             .spawn()
-            .map_err(|e| io_failure(format!("starting the server at {member}"), e))?;
+            .map_err(|e| io_failure(format!("starting member {member}"), e))?;
         Ok(Self {
             member: member.to_owned(),
             log,

@@ -75,7 +75,8 @@ impl FoundVertex {
 pub struct FoundEdge {
     /// The edge, at the version followed.
     pub edge: Edge,
-    /// True if its target (lineage) or source (impact) only overlapped in time, so that it is only possibly involved.
+    /// True if the execution at the edge's target (lineage) or source (impact) overlapped in time, so that its involvement is only
+    /// possible.
     pub concurrent: bool,
 }
 

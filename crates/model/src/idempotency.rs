@@ -69,7 +69,7 @@ impl ProducerKey {
         };
         let mut r = Reader::new(rest);
         let numbered = Self {
-            producer: r.array("a sender")?,
+            producer: r.array("a producer")?,
             sequence: r.u64("a number")?,
             settled_below: r.u64("a number")?,
             created_millis: r.u64("a time")?,

@@ -170,7 +170,7 @@ impl State {
     /// Returns the last used name.
     fn first_name(&self) -> Result<&Name, FileError> {
         let first = self.names.first().map(|(_, name)| name);
-        first.ok_or_else(|| Errno::Stale.at("a directory that is nowhere"))
+        first.ok_or_else(|| Errno::Stale.at("a directory that no longer has a path"))
     }
 
     /// Adds a name; replaces the others unless the file may have several.
@@ -360,7 +360,7 @@ impl Nodes {
                 break path.clone();
             }
             let Some((parent, _)) = state.names.first() else {
-                return Err(Errno::Stale.at("a directory that is nowhere"));
+                return Err(Errno::Stale.at("a directory that no longer has a path"));
             };
             let parent = Arc::clone(parent);
             drop(state);
@@ -404,7 +404,7 @@ impl Nodes {
         let place = node.state().names.first().cloned();
         match place {
             Some((directory, name)) => self.entry(&directory, &name),
-            None => Err(Errno::Stale.at("a file that is nowhere")),
+            None => Err(Errno::Stale.at("a file that no longer has a path")),
         }
     }
 }

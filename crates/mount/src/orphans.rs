@@ -85,7 +85,7 @@ pub fn check(
     let journals: Vec<PathBuf> = folders.journals().collect();
     for root in &roots {
         look_through((&led_to, &journals), root, search, cancel, &mut report)
-            .map_err(|e| told(root, e))??;
+            .map_err(|e| folder_error(root, e))??;
     }
     report.orphans.sort();
     report.missing.sort();
@@ -93,7 +93,7 @@ pub fn check(
     Ok(report)
 }
 
-fn told(root: &Path, source: io::Error) -> Error {
+fn folder_error(root: &Path, source: io::Error) -> Error {
     Error::Io {
         context: format!("data folder {}", root.display()),
         source,

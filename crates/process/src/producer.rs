@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_that_takes_long_does_not_hold_up_the_sender() {
+    fn a_batch_that_takes_long_does_not_hold_up_the_producer() {
         let producer = Arc::new(Producer::new());
         let stuck = producer.next(0).unwrap();
         let mut names = BTreeSet::new();

@@ -12,7 +12,7 @@
 
 use crate::http::{Endpoint, OpenConnection, OutgoingBody, RequestError};
 use bytes::Bytes;
-use esker_access::origin_check::{ForeignRequest, Sender};
+use esker_access::origin_check::{ForeignRequest, OriginHeaders};
 use esker_access::peer::{is_mapped, own_user, user_of};
 use esker_model::{Error, Result};
 use http::{Request, Response, StatusCode, header};
@@ -80,7 +80,7 @@ fn is_own<B>(request: &Request<B>) -> std::result::Result<(), ForeignRequest> {
         Some(value.to_str().unwrap_or_default())
     };
     let authority = request.uri().authority();
-    Sender::of(text, authority.map(http::uri::Authority::as_str)).is_own(|_| false)
+    OriginHeaders::of(text, authority.map(http::uri::Authority::as_str)).is_own(|_| false)
 }
 
 impl Tunnel {

@@ -207,7 +207,11 @@ impl RemoteFiles {
             let begun = match &first.found {
                 PathMetadata::Absent => {
                     return Err(Refused::Named(
-                        format!("`{}`: there is nothing", String::from_utf8_lossy(root)).into(),
+                        format!(
+                            "`{}` does not exist at the origin: check the path",
+                            String::from_utf8_lossy(root)
+                        )
+                        .into(),
                     ));
                 }
                 PathMetadata::Present(of) | PathMetadata::Listing { attributes: of, .. } => {

@@ -1813,7 +1813,7 @@ export interface operations {
                     "application/json": components["schemas"]["Schema"];
                 };
             };
-            /** @description the request makes no sense as it stands */
+            /** @description the request is malformed */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -1822,7 +1822,7 @@ export interface operations {
                     "application/json": components["schemas"]["Failure"];
                 };
             };
-            /** @description it is not there */
+            /** @description the requested item does not exist */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -1883,7 +1883,7 @@ export interface operations {
                     "application/json": components["schemas"]["Stats"];
                 };
             };
-            /** @description the request makes no sense as it stands */
+            /** @description the request is malformed */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -1892,7 +1892,7 @@ export interface operations {
                     "application/json": components["schemas"]["Failure"];
                 };
             };
-            /** @description it is not there */
+            /** @description the requested item does not exist */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -1957,7 +1957,7 @@ export interface operations {
                     "application/json": components["schemas"]["Vertex"];
                 };
             };
-            /** @description the request makes no sense as it stands */
+            /** @description the request is malformed */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -1966,7 +1966,7 @@ export interface operations {
                     "application/json": components["schemas"]["Failure"];
                 };
             };
-            /** @description it is not there */
+            /** @description the requested item does not exist */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -2035,7 +2035,7 @@ export interface operations {
                     "application/json": components["schemas"]["Vertices"];
                 };
             };
-            /** @description the request makes no sense as it stands */
+            /** @description the request is malformed */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -2044,7 +2044,7 @@ export interface operations {
                     "application/json": components["schemas"]["Failure"];
                 };
             };
-            /** @description it is not there */
+            /** @description the requested item does not exist */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -2115,7 +2115,7 @@ export interface operations {
                     "application/json": components["schemas"]["Edges"];
                 };
             };
-            /** @description the request makes no sense as it stands */
+            /** @description the request is malformed */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -2124,7 +2124,7 @@ export interface operations {
                     "application/json": components["schemas"]["Failure"];
                 };
             };
-            /** @description it is not there */
+            /** @description the requested item does not exist */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -2195,7 +2195,7 @@ export interface operations {
                     "application/json": components["schemas"]["History"];
                 };
             };
-            /** @description the request makes no sense as it stands */
+            /** @description the request is malformed */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -2204,7 +2204,7 @@ export interface operations {
                     "application/json": components["schemas"]["Failure"];
                 };
             };
-            /** @description it is not there */
+            /** @description the requested item does not exist */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -2273,7 +2273,7 @@ export interface operations {
                     "application/json": components["schemas"]["Graph"];
                 };
             };
-            /** @description the request makes no sense as it stands */
+            /** @description the request is malformed */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -2282,7 +2282,7 @@ export interface operations {
                     "application/json": components["schemas"]["Failure"];
                 };
             };
-            /** @description it is not there */
+            /** @description the requested item does not exist */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -2363,7 +2363,7 @@ export interface operations {
                     "application/json": components["schemas"]["OpenLineageTaken"];
                 };
             };
-            /** @description the request makes no sense as it stands */
+            /** @description the request is malformed */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -2372,7 +2372,7 @@ export interface operations {
                     "application/json": components["schemas"]["Failure"];
                 };
             };
-            /** @description it is not there */
+            /** @description the requested item does not exist */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -2439,7 +2439,7 @@ export interface operations {
                     "application/json": components["schemas"]["Graph"];
                 };
             };
-            /** @description the request makes no sense as it stands */
+            /** @description the request is malformed */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -2448,7 +2448,7 @@ export interface operations {
                     "application/json": components["schemas"]["Failure"];
                 };
             };
-            /** @description it is not there */
+            /** @description the requested item does not exist */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -2521,7 +2521,7 @@ export interface operations {
                     "application/json": components["schemas"]["Picture"];
                 };
             };
-            /** @description the request makes no sense as it stands */
+            /** @description the request is malformed */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -2530,7 +2530,7 @@ export interface operations {
                     "application/json": components["schemas"]["Failure"];
                 };
             };
-            /** @description it is not there */
+            /** @description the requested item does not exist */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -2597,7 +2597,7 @@ export interface operations {
                     "application/json": components["schemas"]["RoCrate"];
                 };
             };
-            /** @description the request makes no sense as it stands */
+            /** @description the request is malformed */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -2606,7 +2606,7 @@ export interface operations {
                     "application/json": components["schemas"]["Failure"];
                 };
             };
-            /** @description it is not there */
+            /** @description the requested item does not exist */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -2669,7 +2669,7 @@ export interface operations {
                     "application/json": components["schemas"]["News"];
                 };
             };
-            /** @description the request makes no sense as it stands */
+            /** @description the request is malformed */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -2678,7 +2678,7 @@ export interface operations {
                     "application/json": components["schemas"]["Failure"];
                 };
             };
-            /** @description it is not there */
+            /** @description the requested item does not exist */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -2739,7 +2739,7 @@ export interface operations {
                     "application/json": components["schemas"]["Home"];
                 };
             };
-            /** @description the request makes no sense as it stands */
+            /** @description the request is malformed */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -2748,7 +2748,7 @@ export interface operations {
                     "application/json": components["schemas"]["Failure"];
                 };
             };
-            /** @description it is not there */
+            /** @description the requested item does not exist */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -2813,7 +2813,7 @@ export interface operations {
                     "application/json": components["schemas"]["Suggestions"];
                 };
             };
-            /** @description the request makes no sense as it stands */
+            /** @description the request is malformed */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -2822,7 +2822,7 @@ export interface operations {
                     "application/json": components["schemas"]["Failure"];
                 };
             };
-            /** @description it is not there */
+            /** @description the requested item does not exist */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -2895,7 +2895,7 @@ export interface operations {
                     "application/json": components["schemas"]["Search"];
                 };
             };
-            /** @description the request makes no sense as it stands */
+            /** @description the request is malformed */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -2904,7 +2904,7 @@ export interface operations {
                     "application/json": components["schemas"]["Failure"];
                 };
             };
-            /** @description it is not there */
+            /** @description the requested item does not exist */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -2973,7 +2973,7 @@ export interface operations {
                     "application/json": components["schemas"]["Neighbourhood"];
                 };
             };
-            /** @description the request makes no sense as it stands */
+            /** @description the request is malformed */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -2982,7 +2982,7 @@ export interface operations {
                     "application/json": components["schemas"]["Failure"];
                 };
             };
-            /** @description it is not there */
+            /** @description the requested item does not exist */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -3049,7 +3049,7 @@ export interface operations {
                     "application/json": components["schemas"]["SpaceView"];
                 };
             };
-            /** @description the request makes no sense as it stands */
+            /** @description the request is malformed */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -3058,7 +3058,7 @@ export interface operations {
                     "application/json": components["schemas"]["Failure"];
                 };
             };
-            /** @description it is not there */
+            /** @description the requested item does not exist */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -3133,7 +3133,7 @@ export interface operations {
                     "application/json": components["schemas"]["Runs"];
                 };
             };
-            /** @description the request makes no sense as it stands */
+            /** @description the request is malformed */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -3142,7 +3142,7 @@ export interface operations {
                     "application/json": components["schemas"]["Failure"];
                 };
             };
-            /** @description it is not there */
+            /** @description the requested item does not exist */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -3205,7 +3205,7 @@ export interface operations {
                     "application/json": components["schemas"]["RunPage"];
                 };
             };
-            /** @description the request makes no sense as it stands */
+            /** @description the request is malformed */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -3214,7 +3214,7 @@ export interface operations {
                     "application/json": components["schemas"]["Failure"];
                 };
             };
-            /** @description it is not there */
+            /** @description the requested item does not exist */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -3279,7 +3279,7 @@ export interface operations {
                     "application/json": components["schemas"]["RunsDiff"];
                 };
             };
-            /** @description the request makes no sense as it stands */
+            /** @description the request is malformed */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -3288,7 +3288,7 @@ export interface operations {
                     "application/json": components["schemas"]["Failure"];
                 };
             };
-            /** @description it is not there */
+            /** @description the requested item does not exist */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -3355,7 +3355,7 @@ export interface operations {
                     "application/json": components["schemas"]["TagValues"];
                 };
             };
-            /** @description the request makes no sense as it stands */
+            /** @description the request is malformed */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -3364,7 +3364,7 @@ export interface operations {
                     "application/json": components["schemas"]["Failure"];
                 };
             };
-            /** @description it is not there */
+            /** @description the requested item does not exist */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -3431,7 +3431,7 @@ export interface operations {
                     "application/json": components["schemas"]["Completion"];
                 };
             };
-            /** @description the request makes no sense as it stands */
+            /** @description the request is malformed */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -3440,7 +3440,7 @@ export interface operations {
                     "application/json": components["schemas"]["Failure"];
                 };
             };
-            /** @description it is not there */
+            /** @description the requested item does not exist */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -3501,7 +3501,7 @@ export interface operations {
                     "application/json": components["schemas"]["Cluster"];
                 };
             };
-            /** @description the request makes no sense as it stands */
+            /** @description the request is malformed */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -3510,7 +3510,7 @@ export interface operations {
                     "application/json": components["schemas"]["Failure"];
                 };
             };
-            /** @description it is not there */
+            /** @description the requested item does not exist */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -3575,7 +3575,7 @@ export interface operations {
                     "application/json": components["schemas"]["Travel"];
                 };
             };
-            /** @description the request makes no sense as it stands */
+            /** @description the request is malformed */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -3584,7 +3584,7 @@ export interface operations {
                     "application/json": components["schemas"]["Failure"];
                 };
             };
-            /** @description it is not there */
+            /** @description the requested item does not exist */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -3649,7 +3649,7 @@ export interface operations {
                     "application/json": components["schemas"]["Commit"];
                 };
             };
-            /** @description the request makes no sense as it stands */
+            /** @description the request is malformed */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -3658,7 +3658,7 @@ export interface operations {
                     "application/json": components["schemas"]["Failure"];
                 };
             };
-            /** @description it is not there */
+            /** @description the requested item does not exist */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -3738,7 +3738,7 @@ export interface operations {
                     "application/x-ndjson": components["schemas"]["FoundLine"];
                 };
             };
-            /** @description the request makes no sense as it stands */
+            /** @description the request is malformed */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -3747,7 +3747,7 @@ export interface operations {
                     "application/json": components["schemas"]["Failure"];
                 };
             };
-            /** @description it is not there */
+            /** @description the requested item does not exist */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -3808,7 +3808,7 @@ export interface operations {
                     "application/x-ndjson": components["schemas"]["FoundLine"];
                 };
             };
-            /** @description the request makes no sense as it stands */
+            /** @description the request is malformed */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -3817,7 +3817,7 @@ export interface operations {
                     "application/json": components["schemas"]["Failure"];
                 };
             };
-            /** @description it is not there */
+            /** @description the requested item does not exist */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -3881,7 +3881,7 @@ export interface operations {
                     "application/json": components["schemas"]["Object"];
                 };
             };
-            /** @description the request makes no sense as it stands */
+            /** @description the request is malformed */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -3890,7 +3890,7 @@ export interface operations {
                     "application/json": components["schemas"]["Failure"];
                 };
             };
-            /** @description it is not there */
+            /** @description the requested item does not exist */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -3954,7 +3954,7 @@ export interface operations {
                     "application/json": components["schemas"]["Commit"];
                 };
             };
-            /** @description the request makes no sense as it stands */
+            /** @description the request is malformed */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -3963,7 +3963,7 @@ export interface operations {
                     "application/json": components["schemas"]["Failure"];
                 };
             };
-            /** @description it is not there */
+            /** @description the requested item does not exist */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -4031,7 +4031,7 @@ export interface operations {
                     "application/json": components["schemas"]["Commit"];
                 };
             };
-            /** @description the request makes no sense as it stands */
+            /** @description the request is malformed */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -4040,7 +4040,7 @@ export interface operations {
                     "application/json": components["schemas"]["Failure"];
                 };
             };
-            /** @description it is not there */
+            /** @description the requested item does not exist */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -4109,7 +4109,7 @@ export interface operations {
                     "application/json": components["schemas"]["Object"];
                 };
             };
-            /** @description the request makes no sense as it stands */
+            /** @description the request is malformed */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -4118,7 +4118,7 @@ export interface operations {
                     "application/json": components["schemas"]["Failure"];
                 };
             };
-            /** @description it is not there */
+            /** @description the requested item does not exist */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -4183,7 +4183,7 @@ export interface operations {
                     "application/json": components["schemas"]["Created"];
                 };
             };
-            /** @description the request makes no sense as it stands */
+            /** @description the request is malformed */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -4192,7 +4192,7 @@ export interface operations {
                     "application/json": components["schemas"]["Failure"];
                 };
             };
-            /** @description it is not there */
+            /** @description the requested item does not exist */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -4253,7 +4253,7 @@ export interface operations {
                     "application/json": components["schemas"]["Tags"];
                 };
             };
-            /** @description the request makes no sense as it stands */
+            /** @description the request is malformed */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -4262,7 +4262,7 @@ export interface operations {
                     "application/json": components["schemas"]["Failure"];
                 };
             };
-            /** @description it is not there */
+            /** @description the requested item does not exist */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -4327,7 +4327,7 @@ export interface operations {
                     "application/json": components["schemas"]["Tagged"];
                 };
             };
-            /** @description the request makes no sense as it stands */
+            /** @description the request is malformed */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -4336,7 +4336,7 @@ export interface operations {
                     "application/json": components["schemas"]["Failure"];
                 };
             };
-            /** @description it is not there */
+            /** @description the requested item does not exist */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -4396,7 +4396,7 @@ export interface operations {
                     "application/json": components["schemas"]["Indexed"];
                 };
             };
-            /** @description the request makes no sense as it stands */
+            /** @description the request is malformed */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -4405,7 +4405,7 @@ export interface operations {
                     "application/json": components["schemas"]["Failure"];
                 };
             };
-            /** @description it is not there */
+            /** @description the requested item does not exist */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -4470,7 +4470,7 @@ export interface operations {
                     "application/json": components["schemas"]["File"];
                 };
             };
-            /** @description the request makes no sense as it stands */
+            /** @description the request is malformed */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -4479,7 +4479,7 @@ export interface operations {
                     "application/json": components["schemas"]["Failure"];
                 };
             };
-            /** @description it is not there */
+            /** @description the requested item does not exist */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -4546,7 +4546,7 @@ export interface operations {
                     "application/json": components["schemas"]["Entries"];
                 };
             };
-            /** @description the request makes no sense as it stands */
+            /** @description the request is malformed */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -4555,7 +4555,7 @@ export interface operations {
                     "application/json": components["schemas"]["Failure"];
                 };
             };
-            /** @description it is not there */
+            /** @description the requested item does not exist */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -4622,7 +4622,7 @@ export interface operations {
                     "application/json": components["schemas"]["Files"];
                 };
             };
-            /** @description the request makes no sense as it stands */
+            /** @description the request is malformed */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -4631,7 +4631,7 @@ export interface operations {
                     "application/json": components["schemas"]["Failure"];
                 };
             };
-            /** @description it is not there */
+            /** @description the requested item does not exist */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -4698,7 +4698,7 @@ export interface operations {
                     "application/json": components["schemas"]["Usages"];
                 };
             };
-            /** @description the request makes no sense as it stands */
+            /** @description the request is malformed */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -4707,7 +4707,7 @@ export interface operations {
                     "application/json": components["schemas"]["Failure"];
                 };
             };
-            /** @description it is not there */
+            /** @description the requested item does not exist */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -4774,7 +4774,7 @@ export interface operations {
                     "application/json": components["schemas"]["Usages"];
                 };
             };
-            /** @description the request makes no sense as it stands */
+            /** @description the request is malformed */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -4783,7 +4783,7 @@ export interface operations {
                     "application/json": components["schemas"]["Failure"];
                 };
             };
-            /** @description it is not there */
+            /** @description the requested item does not exist */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -4846,7 +4846,7 @@ export interface operations {
                     "application/json": components["schemas"]["Commit"];
                 };
             };
-            /** @description the request makes no sense as it stands */
+            /** @description the request is malformed */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -4855,7 +4855,7 @@ export interface operations {
                     "application/json": components["schemas"]["Failure"];
                 };
             };
-            /** @description it is not there */
+            /** @description the requested item does not exist */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -4911,7 +4911,7 @@ export interface operations {
                     "application/json": components["schemas"]["OpenApi"];
                 };
             };
-            /** @description the request makes no sense as it stands */
+            /** @description the request is malformed */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -4920,7 +4920,7 @@ export interface operations {
                     "application/json": components["schemas"]["Failure"];
                 };
             };
-            /** @description it is not there */
+            /** @description the requested item does not exist */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -5001,7 +5001,7 @@ export interface operations {
                     "application/json": components["schemas"]["OpenLineageTaken"];
                 };
             };
-            /** @description the request makes no sense as it stands */
+            /** @description the request is malformed */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -5010,7 +5010,7 @@ export interface operations {
                     "application/json": components["schemas"]["Failure"];
                 };
             };
-            /** @description it is not there */
+            /** @description the requested item does not exist */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -5075,7 +5075,7 @@ export interface operations {
                     "application/json": components["schemas"]["MarquezNamespaces"];
                 };
             };
-            /** @description the request makes no sense as it stands */
+            /** @description the request is malformed */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -5084,7 +5084,7 @@ export interface operations {
                     "application/json": components["schemas"]["Failure"];
                 };
             };
-            /** @description it is not there */
+            /** @description the requested item does not exist */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -5148,7 +5148,7 @@ export interface operations {
                     "application/json": components["schemas"]["MarquezNamespace"];
                 };
             };
-            /** @description the request makes no sense as it stands */
+            /** @description the request is malformed */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -5157,7 +5157,7 @@ export interface operations {
                     "application/json": components["schemas"]["Failure"];
                 };
             };
-            /** @description it is not there */
+            /** @description the requested item does not exist */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -5225,7 +5225,7 @@ export interface operations {
                     "application/json": components["schemas"]["MarquezDatasets"];
                 };
             };
-            /** @description the request makes no sense as it stands */
+            /** @description the request is malformed */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -5234,7 +5234,7 @@ export interface operations {
                     "application/json": components["schemas"]["Failure"];
                 };
             };
-            /** @description it is not there */
+            /** @description the requested item does not exist */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -5300,7 +5300,7 @@ export interface operations {
                     "application/json": components["schemas"]["MarquezDataset"];
                 };
             };
-            /** @description the request makes no sense as it stands */
+            /** @description the request is malformed */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -5309,7 +5309,7 @@ export interface operations {
                     "application/json": components["schemas"]["Failure"];
                 };
             };
-            /** @description it is not there */
+            /** @description the requested item does not exist */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -5379,7 +5379,7 @@ export interface operations {
                     "application/json": components["schemas"]["MarquezVersions"];
                 };
             };
-            /** @description the request makes no sense as it stands */
+            /** @description the request is malformed */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -5388,7 +5388,7 @@ export interface operations {
                     "application/json": components["schemas"]["Failure"];
                 };
             };
-            /** @description it is not there */
+            /** @description the requested item does not exist */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -5453,7 +5453,7 @@ export interface operations {
                     "application/json": components["schemas"]["MarquezJobs"];
                 };
             };
-            /** @description the request makes no sense as it stands */
+            /** @description the request is malformed */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -5462,7 +5462,7 @@ export interface operations {
                     "application/json": components["schemas"]["Failure"];
                 };
             };
-            /** @description it is not there */
+            /** @description the requested item does not exist */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -5530,7 +5530,7 @@ export interface operations {
                     "application/json": components["schemas"]["MarquezJobs"];
                 };
             };
-            /** @description the request makes no sense as it stands */
+            /** @description the request is malformed */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -5539,7 +5539,7 @@ export interface operations {
                     "application/json": components["schemas"]["Failure"];
                 };
             };
-            /** @description it is not there */
+            /** @description the requested item does not exist */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -5605,7 +5605,7 @@ export interface operations {
                     "application/json": components["schemas"]["MarquezJob"];
                 };
             };
-            /** @description the request makes no sense as it stands */
+            /** @description the request is malformed */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -5614,7 +5614,7 @@ export interface operations {
                     "application/json": components["schemas"]["Failure"];
                 };
             };
-            /** @description it is not there */
+            /** @description the requested item does not exist */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -5684,7 +5684,7 @@ export interface operations {
                     "application/json": components["schemas"]["MarquezRuns"];
                 };
             };
-            /** @description the request makes no sense as it stands */
+            /** @description the request is malformed */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -5693,7 +5693,7 @@ export interface operations {
                     "application/json": components["schemas"]["Failure"];
                 };
             };
-            /** @description it is not there */
+            /** @description the requested item does not exist */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -5757,7 +5757,7 @@ export interface operations {
                     "application/json": components["schemas"]["MarquezRun"];
                 };
             };
-            /** @description the request makes no sense as it stands */
+            /** @description the request is malformed */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -5766,7 +5766,7 @@ export interface operations {
                     "application/json": components["schemas"]["Failure"];
                 };
             };
-            /** @description it is not there */
+            /** @description the requested item does not exist */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -5832,7 +5832,7 @@ export interface operations {
                     "application/json": components["schemas"]["MarquezFacets"];
                 };
             };
-            /** @description the request makes no sense as it stands */
+            /** @description the request is malformed */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -5841,7 +5841,7 @@ export interface operations {
                     "application/json": components["schemas"]["Failure"];
                 };
             };
-            /** @description it is not there */
+            /** @description the requested item does not exist */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -5924,7 +5924,7 @@ export interface operations {
                     "application/json": string;
                 };
             };
-            /** @description the request makes no sense as it stands: what, where, what to do */
+            /** @description the request is malformed; the body says what is wrong, where, and what to do */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -6029,7 +6029,7 @@ export interface operations {
                     "application/json": string;
                 };
             };
-            /** @description the request makes no sense as it stands: what, where, what to do */
+            /** @description the request is malformed; the body says what is wrong, where, and what to do */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -6137,7 +6137,7 @@ export interface operations {
                     "application/ld+json": string;
                 };
             };
-            /** @description the request makes no sense as it stands: what, where, what to do */
+            /** @description the request is malformed; the body says what is wrong, where, and what to do */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -6236,7 +6236,7 @@ export interface operations {
                 };
                 content?: never;
             };
-            /** @description the request makes no sense as it stands: what, where, what to do */
+            /** @description the request is malformed; the body says what is wrong, where, and what to do */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -6344,7 +6344,7 @@ export interface operations {
                 };
                 content?: never;
             };
-            /** @description the request makes no sense as it stands: what, where, what to do */
+            /** @description the request is malformed; the body says what is wrong, where, and what to do */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -6427,7 +6427,7 @@ export interface operations {
                 };
                 content?: never;
             };
-            /** @description the request makes no sense as it stands: what, where, what to do */
+            /** @description the request is malformed; the body says what is wrong, where, and what to do */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -6503,7 +6503,7 @@ export interface operations {
                 };
                 content?: never;
             };
-            /** @description the request makes no sense as it stands: what, where, what to do */
+            /** @description the request is malformed; the body says what is wrong, where, and what to do */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -6583,7 +6583,7 @@ export interface operations {
                     "application/ld+json": string;
                 };
             };
-            /** @description the request makes no sense as it stands: what, where, what to do */
+            /** @description the request is malformed; the body says what is wrong, where, and what to do */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -6681,7 +6681,7 @@ export interface operations {
                 };
                 content?: never;
             };
-            /** @description the request makes no sense as it stands: what, where, what to do */
+            /** @description the request is malformed; the body says what is wrong, where, and what to do */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -6788,7 +6788,7 @@ export interface operations {
                 };
                 content?: never;
             };
-            /** @description the request makes no sense as it stands: what, where, what to do */
+            /** @description the request is malformed; the body says what is wrong, where, and what to do */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -6870,7 +6870,7 @@ export interface operations {
                 };
                 content?: never;
             };
-            /** @description the request makes no sense as it stands: what, where, what to do */
+            /** @description the request is malformed; the body says what is wrong, where, and what to do */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -6945,7 +6945,7 @@ export interface operations {
                 };
                 content?: never;
             };
-            /** @description the request makes no sense as it stands: what, where, what to do */
+            /** @description the request is malformed; the body says what is wrong, where, and what to do */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -7015,7 +7015,7 @@ export interface operations {
                     "application/json": string;
                 };
             };
-            /** @description the request makes no sense as it stands: what, where, what to do */
+            /** @description the request is malformed; the body says what is wrong, where, and what to do */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -7085,7 +7085,7 @@ export interface operations {
                     "text/turtle": string;
                 };
             };
-            /** @description the request makes no sense as it stands: what, where, what to do */
+            /** @description the request is malformed; the body says what is wrong, where, and what to do */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -7167,7 +7167,7 @@ export interface operations {
                     "application/json": string;
                 };
             };
-            /** @description the request makes no sense as it stands: what, where, what to do */
+            /** @description the request is malformed; the body says what is wrong, where, and what to do */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -7228,7 +7228,7 @@ export interface operations {
                     "application/json": string;
                 };
             };
-            /** @description the request makes no sense as it stands: what, where, what to do */
+            /** @description the request is malformed; the body says what is wrong, where, and what to do */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -7289,7 +7289,7 @@ export interface operations {
                     "application/json": string;
                 };
             };
-            /** @description the request makes no sense as it stands: what, where, what to do */
+            /** @description the request is malformed; the body says what is wrong, where, and what to do */
             400: {
                 headers: {
                     [name: string]: unknown;

@@ -4,7 +4,7 @@ use super::BossBenchArgs;
 use super::data::{self, PARTS, Spectrum};
 use super::peers::Peers;
 use crate::random::Random;
-use crate::report::{Figure, Goal, Report, Unit, median};
+use crate::report::{Figure, FigureTarget, Report, Unit, median};
 use esker::Database;
 use esker_model::filter::Expr;
 use esker_model::object::{
@@ -73,7 +73,7 @@ impl BossCase<'_> {
             let notes = [note, &best.all];
             let notes = notes.into_iter().filter(|n| !n.is_empty());
             figure.note = notes.collect::<Vec<_>>().join("; ");
-            figure = figure.raw(best.figure).target(Goal::Ratio(1.0));
+            figure = figure.raw(best.figure).target(FigureTarget::Ratio(1.0));
         }
         self.report.add(figure);
     }

@@ -10,7 +10,7 @@ mod side;
 
 pub(crate) use args::MountBenchArgs;
 
-use super::report::{Figure, Goal, Report, Unit, median};
+use super::report::{Figure, FigureTarget, Report, Unit, median};
 use super::scratch::Scratch;
 use esker_terminal::context::Context;
 use esker_terminal::exit::Outcome;
@@ -133,9 +133,9 @@ fn figures(measured: &[MountRate], report: &mut Report) {
                 .raw(raw)
                 .note(format!("beside {}", kind.name()));
             if kind == SideKind::Null {
-                figure = figure.target(Goal::Ratio(NAMES_LEAST));
+                figure = figure.target(FigureTarget::Ratio(NAMES_LEAST));
             } else if kind == SideKind::Folder && !names {
-                figure = figure.target(Goal::Ratio(CONTENTS_LEAST));
+                figure = figure.target(FigureTarget::Ratio(CONTENTS_LEAST));
             }
             report.add(figure);
         }

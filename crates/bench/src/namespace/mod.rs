@@ -16,7 +16,7 @@ pub(crate) use args::NamespaceBenchArgs;
 
 use super::machine;
 use super::random::Random;
-use super::report::{Figure, Goal, Report, Unit, median};
+use super::report::{Figure, FigureTarget, Report, Unit, median};
 use super::scratch::Scratch;
 use args::FileCase;
 use disk::Disk;
@@ -225,11 +225,11 @@ fn add_costs(bench: &mut NamespaceBench<'_>, measured: &[CaseRate], case: FileCa
 }
 
 /// Targets from the issue: batched creation, single creation compared with ext4, stat compared with tmpfs.
-fn target(case: FileCase, beside: disk::FileSystemKind) -> Option<Goal> {
+fn target(case: FileCase, beside: disk::FileSystemKind) -> Option<FigureTarget> {
     match (case, beside) {
-        (FileCase::Create, _) => Some(Goal::AtLeast(300_000.0)),
-        (FileCase::Single, disk::FileSystemKind::Ext4) => Some(Goal::Ratio(4.0)),
-        (FileCase::Stat, disk::FileSystemKind::Tmpfs) => Some(Goal::Ratio(1.0)),
+        (FileCase::Create, _) => Some(FigureTarget::AtLeast(300_000.0)),
+        (FileCase::Single, disk::FileSystemKind::Ext4) => Some(FigureTarget::Ratio(4.0)),
+        (FileCase::Stat, disk::FileSystemKind::Tmpfs) => Some(FigureTarget::Ratio(1.0)),
         _ => None,
     }
 }

@@ -2,7 +2,7 @@
 
 use super::args::FileCase;
 use super::{NamespaceBench, all};
-use crate::report::{Figure, Goal, Unit, median};
+use crate::report::{Figure, FigureTarget, Unit, median};
 use crate::serve::child::Child;
 use crate::serve::load::{OperationLoad, RoundResult};
 use esker::PrivateSubtree;
@@ -148,7 +148,7 @@ pub(super) fn run(bench: &mut NamespaceBench<'_>) -> anyhow::Result<()> {
         let middle = |of: fn(&RoundResult) -> f64| median(rounds.iter().map(of).collect());
         let mut figure = Figure::new(case, unit, rate(rounds, count)).raw(null);
         if let Some(target) = target {
-            figure = figure.target(Goal::AtLeast(target));
+            figure = figure.target(FigureTarget::AtLeast(target));
         }
         let each = |seconds: f64| seconds * 1e6 / count as f64;
         bench.report.add(figure.note(format!(

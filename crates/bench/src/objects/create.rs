@@ -4,7 +4,7 @@ use super::shape::{Names, ObjectShape, Tags};
 use super::{ObjectsBench, stores};
 use crate::batches::Batches;
 use crate::machine;
-use crate::report::{Figure, Goal, Unit, median};
+use crate::report::{Figure, FigureTarget, Unit, median};
 use crate::serve::child::Child;
 use crate::serve::load::OperationLoad;
 use esker::Database;
@@ -83,7 +83,9 @@ pub(super) fn embedded(bench: &mut ObjectsBench<'_>) -> anyhow::Result<()> {
         );
         let figure = Figure::new(&case, Unit::ObjectsPerSecond, rate);
         let figure = figure.raw(objects / of(&raw, |s| s.wall)).note(note);
-        bench.report.add(figure.target(Goal::AtLeast(200_000.0)));
+        bench
+            .report
+            .add(figure.target(FigureTarget::AtLeast(200_000.0)));
         let cpu = |spent: &[CreateTimes]| of(spent, |s| s.cpu) * 1e6 / objects;
         let figure = Figure::new(&case, Unit::CpuMicrosPerObject, cpu(&esker));
         bench.report.add(figure.raw(cpu(&raw)));
@@ -101,9 +103,11 @@ fn alike(bench: &mut ObjectsBench<'_>, case: &str, rates: &[f64]) {
     {
         let case = format!("{case}, the slowest of them");
         let figure = Figure::new(case, Unit::ObjectsPerSecond, least).raw(most);
-        bench
-            .report
-            .add(figure.target(Goal::Ratio(ALIKE)).note("raw: the fastest"));
+        bench.report.add(
+            figure
+                .target(FigureTarget::Ratio(ALIKE))
+                .note("raw: the fastest"),
+        );
     }
 }
 
@@ -149,7 +153,9 @@ pub(super) fn served(bench: &mut ObjectsBench<'_>) -> anyhow::Result<()> {
             of(|r| r.2) * 1e6 / objects
         );
         let figure = Figure::new(case, Unit::ObjectsPerSecond, rate).note(note);
-        bench.report.add(figure.target(Goal::AtLeast(100_000.0)));
+        bench
+            .report
+            .add(figure.target(FigureTarget::AtLeast(100_000.0)));
     }
     alike(bench, "create through a server", &rates);
     Ok(())

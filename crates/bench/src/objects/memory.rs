@@ -3,7 +3,7 @@
 use super::shape::{Names, ObjectShape, Tags};
 use super::{ObjectsBench, create, stores};
 use crate::machine;
-use crate::report::{Figure, Goal, Unit, median};
+use crate::report::{Figure, FigureTarget, Unit, median};
 use crate::serve::child::Child;
 use anyhow::Context as _;
 use esker_model::object::{ObjectKey, ObjectRead as _};
@@ -87,7 +87,8 @@ fn grown(bench: &mut ObjectsBench<'_>, names: Names, path: &Path) -> anyhow::Res
         server.stop()?;
     }
     let case = format!("restart of a server, {}", names.text());
-    let figure = Figure::new(case, Unit::Seconds, median(started)).target(Goal::AtMost(0.5));
+    let figure =
+        Figure::new(case, Unit::Seconds, median(started)).target(FigureTarget::AtMost(0.5));
     bench.report.add(figure.note(format!(
         "from starting the program to an answer; memory then: {}; SoMeta: under 0.5 s",
         size(memory)
@@ -134,7 +135,7 @@ fn kept(bench: &mut ObjectsBench<'_>, names: Names, path: &Path) -> anyhow::Resu
     let note = format!("CPU {:.2} s", median(opened_cpu));
     bench
         .report
-        .add(figure.target(Goal::AtMost(0.5)).note(note));
+        .add(figure.target(FigureTarget::AtMost(0.5)).note(note));
     let figure = Figure::new(
         format!("a checkpoint of all, {name}"),
         Unit::Seconds,
@@ -147,7 +148,7 @@ fn kept(bench: &mut ObjectsBench<'_>, names: Names, path: &Path) -> anyhow::Resu
     );
     bench
         .report
-        .add(figure.target(Goal::AtMost(0.4)).note(note));
+        .add(figure.target(FigureTarget::AtMost(0.4)).note(note));
     let figure = Figure::new(
         format!("disk, {name}"),
         Unit::BytesPerObject,

@@ -3,7 +3,7 @@
 use super::ObjectsBench;
 use super::shape::{Names, ObjectShape, RUN, Tags};
 use super::stores;
-use crate::report::{Figure, Goal, Unit, median};
+use crate::report::{Figure, FigureTarget, Unit, median};
 use esker::Database;
 use esker_model::object::{Find, ObjectWrite as _};
 use esker_terminal::units::count;
@@ -46,7 +46,7 @@ pub(super) fn run(bench: &mut ObjectsBench<'_>) -> anyhow::Result<()> {
         );
         bench.report.add(
             figure
-                .target(Goal::AtLeast(5_000_000.0))
+                .target(FigureTarget::AtLeast(5_000_000.0))
                 .note(format!("{filter}; {plan}")),
         );
     }
@@ -99,7 +99,7 @@ pub(super) fn indexed(bench: &mut ObjectsBench<'_>) -> anyhow::Result<()> {
         );
         bench
             .report
-            .add(figure.target(Goal::AtMost(5.0)).note(format!(
+            .add(figure.target(FigureTarget::AtMost(5.0)).note(format!(
                 "{filter}; {}; the first three searches, which build indexes: {building:.2} s",
                 plan(&database, &find)?
             )));

@@ -46,8 +46,8 @@ pub(crate) struct RdfBenchArgs {
     #[arg(long = "peer", value_name = "NAME=COMMAND", value_parser = peer)]
     pub(super) peers: Vec<(String, String)>,
     /// Time limit of a query in seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..=86_400))]
-    pub(super) limit: u32,
+    #[arg(long, alias = "limit", value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..=86_400))]
+    pub(super) query_timeout: u32,
     /// Send this number of single updates through a server's HTTP interface instead, with concurrent reads
     #[arg(long, value_name = "N", conflicts_with_all = ["data", "query", "peers", "functions"], value_parser = clap::value_parser!(u32).range(1..=100_000_000))]
     pub(super) updates: Option<u32>,

@@ -72,11 +72,11 @@ pub(crate) fn run(args: &RdfBenchArgs, context: &mut Context) -> anyhow::Result<
             std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
         context.note(&format!("asking {name}"));
         let deadline =
-            Instant::now() + Duration::from_secs(u64::from(args.limit)) * (args.runs + 1);
+            Instant::now() + Duration::from_secs(u64::from(args.query_timeout)) * (args.runs + 1);
         let until = &interrupt;
         let stop = move || match until.stopped() {
             Some(why) => Some(why.name()),
-            None => (Instant::now() > deadline).then_some("it took longer than --limit"),
+            None => (Instant::now() > deadline).then_some("it took longer than --query-timeout"),
         };
         let took = on_large_stack(|| measure(&dataset, &text, args.runs, threads, &stop))
             .with_context(|| format!("query {}", path.display()))?;
@@ -188,7 +188,7 @@ fn run_peers(
             peer,
             &data,
             queries,
-            (args.runs, args.limit),
+            (args.runs, args.query_timeout),
             check_interrupt,
         )?);
     }

@@ -7,7 +7,7 @@
 
 use super::RdfBenchArgs;
 use super::provenance;
-use crate::report::{Figure, Goal, Report, Unit, median};
+use crate::report::{Figure, FigureTarget, Report, Unit, median};
 use crate::scratch::Scratch;
 use crate::serve::child::Child;
 use anyhow::Context as _;
@@ -197,7 +197,7 @@ pub(super) fn run(
     let rate = done / took.as_secs_f64();
     report.add(
         Figure::new("single updates by HTTP", Unit::CallsPerSecond, rate)
-            .target(Goal::AtLeast(10_000.0))
+            .target(FigureTarget::AtLeast(10_000.0))
             .note(format!("{} connections", args.clients)),
     );
     report.add(Figure::new(
@@ -211,7 +211,7 @@ pub(super) fn run(
         report.add(
             Figure::new(format!("{name}, beside updates"), Unit::Millis, slow)
                 .raw(even)
-                .target(Goal::Ratio(0.5))
+                .target(FigureTarget::Ratio(0.5))
                 .note(format!(
                     "raw: beside as many that ask for nothing; alone {idle:.2}; {} reads",
                     busy[i].len()

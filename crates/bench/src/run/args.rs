@@ -6,8 +6,8 @@ use std::path::PathBuf;
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "The bare command, the same under `esker run`, and under `esker run --trace` take turns; RATIO is the bare command's time as a part \
-                  of the recorded one's. Without --tree a C project of 60 files is made and built with make and cc.\n\nExamples:\n  \
+    after_help = "The bare command, the same under `esker run`, and under `esker run --trace` take turns; RATIO is the time of the bare \
+                  command divided by the time of the recorded command. Without --tree a C project of 60 files is made and built with make and cc.\n\nExamples:\n  \
                   esker bench run /scratch\n  \
                   esker bench run /scratch --tree zlib-1.3 --rounds 5 -- sh -c './configure >/dev/null && make -j2'"
 )]

@@ -7,7 +7,7 @@ mod tree;
 
 pub(crate) use args::RunBenchArgs;
 
-use super::report::{Figure, Goal, Report, Unit, median};
+use super::report::{Figure, FigureTarget, Report, Unit, median};
 use super::scratch::Scratch;
 use anyhow::Context as _;
 use esker::OpenOptions;
@@ -161,7 +161,7 @@ fn starts(
         );
         let figure = figure.note(format!("`true` alone: {bare:.2} ms"));
         report.add(if case == "run" {
-            figure.target(Goal::AtMost(START_MOST))
+            figure.target(FigureTarget::AtMost(START_MOST))
         } else {
             figure
         });
@@ -238,7 +238,7 @@ fn build(
     report.add(
         Figure::new(format!("run --trace: {what}"), Unit::Seconds, trace)
             .raw(bare)
-            .target(Goal::Ratio(BUILD_LEAST))
+            .target(FigureTarget::Ratio(BUILD_LEAST))
             .note(format!(
                 "{} files opened",
                 esker_terminal::units::count(opens)

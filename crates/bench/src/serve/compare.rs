@@ -6,7 +6,7 @@ use super::child::Child;
 use super::load::{OperationLoad, RoundResult};
 use super::{NULLS, ServeCase, check_edge_count, parts, start_with};
 use crate::comparison;
-use crate::report::{Figure, Goal, Unit, median};
+use crate::report::{Figure, FigureTarget, Unit, median};
 use crate::timed::Bench;
 use esker::Database;
 use esker::rpc::{Address, Client};
@@ -175,7 +175,9 @@ fn report(
     );
     let figure = Figure::new(format!("{case}, {protected}"), unit, rate(with));
     let least = RATIO_MIN * rate(without);
-    let figure = figure.raw(rate(without)).target(Goal::AtLeast(least));
+    let figure = figure
+        .raw(rate(without))
+        .target(FigureTarget::AtLeast(least));
     bench.report.add(figure.note(note));
 }
 
@@ -195,7 +197,7 @@ fn connects(bench: &mut Bench<'_>) -> anyhow::Result<()> {
     let [plain, encrypted] = millis.map(median);
     let figure = Figure::new("a connection, its key proved", Unit::Millis, encrypted);
     let note = "raw: plain; until the server has greeted";
-    let most = Goal::AtMost(CONNECT_MILLIS_MAX);
+    let most = FigureTarget::AtMost(CONNECT_MILLIS_MAX);
     bench.report.add(figure.raw(plain).target(most).note(note));
     served.server.stop()
 }

@@ -6,7 +6,7 @@
 
 use super::child::Child;
 use super::start;
-use crate::report::{Figure, Goal, Unit};
+use crate::report::{Figure, FigureTarget, Unit};
 use crate::timed::Bench;
 use anyhow::Context as _;
 use esker_access::{Role, grants};
@@ -329,7 +329,7 @@ pub(super) fn run(bench: &mut Bench<'_>, clients: usize, seconds: u64) -> anyhow
     let set = settings.sparql.memory_all_bytes + settings.limits.memory_bytes;
     let set = set as u64 + bench.context.globals.memory;
     let figure = Figure::new("the server's memory", Unit::Bytes, memory.now as f64)
-        .target(Goal::AtMost(set as f64))
+        .target(FigureTarget::AtMost(set as f64))
         .note(note);
     bench.report.add(figure);
     server.stop()
@@ -359,13 +359,15 @@ fn report(bench: &mut Bench<'_>, clients: usize, quiet: &HonestResult, loaded: &
         Unit::Count,
         loaded.failures as f64,
     );
-    bench.report.add(failures.target(Goal::AtMost(0.0)));
+    bench.report.add(failures.target(FigureTarget::AtMost(0.0)));
     let ratio = Figure::new(
         "how many times as long",
         Unit::Count,
         loaded.percentile(0.99) / quiet.percentile(0.99),
     );
-    bench.report.add(ratio.target(Goal::AtMost(RATIO_MAX)));
+    bench
+        .report
+        .add(ratio.target(FigureTarget::AtMost(RATIO_MAX)));
 }
 
 /// Starts the hostile clients.

@@ -9,7 +9,7 @@ pub(super) mod load;
 
 use super::comparison::{self, Bare, Shape};
 use super::machine;
-use super::report::{Figure, Goal, Unit, median};
+use super::report::{Figure, FigureTarget, Unit, median};
 use super::source::Graph;
 use super::timed::Bench;
 use child::Child;
@@ -167,7 +167,7 @@ fn report(
     let count = operations as f64;
     let mut rate = Figure::new(case, unit, count / middle(|m| m.wall));
     if let Some(target) = target {
-        rate = rate.target(Goal::AtLeast(target));
+        rate = rate.target(FigureTarget::AtLeast(target));
     }
     let note = format!(
         "p50 {:.0} us, p99 {:.0} us; CPU us each: client {:.2}, server {:.2}",

@@ -9,7 +9,7 @@ mod servers;
 mod services;
 
 use super::cluster::plot::{Line, Picture};
-use super::report::{Figure, Goal, Report, Unit};
+use super::report::{Figure, FigureTarget, Report, Unit};
 use super::scratch::Scratch;
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
@@ -32,8 +32,8 @@ use tokio::runtime::Runtime;
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "The servers run on this machine in a network namespace of their own; what goes there and back is held for half the \
-                  round trip. That takes root, /dev/net/tun and `ip`. Servers that are not installed are left out; --servers-dir is a \
+    after_help = "The servers run on this machine in a network namespace of their own; packets in each direction are delayed by \
+                  half the round-trip time. This needs root, /dev/net/tun and `ip`. Servers that are not installed are left out; --servers-dir is a \
                   folder of unpacked packages, as crates/origin/tests/fetch-ftp-servers.sh makes one. docs/papers/smurf.md has \
                   figures.\n\nExamples:\n  \
                   esker bench wan rates --servers sshd,globus\n  \
@@ -266,8 +266,8 @@ fn rates(bench: &WanBench<'_>, server: &Server, report: &mut Report) -> anyhow::
         // A sequential client has no target.
         figure = match (load.connections, load.in_flight) {
             (1, 1) => figure,
-            (1, _) => figure.target(Goal::AtLeast(0.95 * limit.min(near.each_second))),
-            _ => figure.target(Goal::AtLeast(0.9 * limit.min(near.each_second))),
+            (1, _) => figure.target(FigureTarget::AtLeast(0.95 * limit.min(near.each_second))),
+            _ => figure.target(FigureTarget::AtLeast(0.9 * limit.min(near.each_second))),
         };
         let mut note = format!(
             "{:.2} of {limit:.0}; raw: without delay",

@@ -65,7 +65,7 @@ pub(crate) struct FindArgs {
     /// Print the plan of the search, and do not run it
     #[arg(long, conflicts_with = "count")]
     pub(crate) explain: bool,
-    /// Print after the answer how it was found
+    /// Print the plan of the search with its times after the answer
     #[arg(long, conflicts_with = "explain")]
     pub(crate) profile: bool,
     /// Accept names that no object has
@@ -96,7 +96,13 @@ pub(crate) struct FindArgs {
 }
 
 #[derive(Debug, Args)]
-#[command(subcommand_required = true, arg_required_else_help = true)]
+#[command(
+    subcommand_required = true,
+    arg_required_else_help = true,
+    after_help = "Examples:\n  \
+        esker tag add lab.esker --where \"app = 'vpic'\" checked\n  \
+        esker tag list lab.esker"
+)]
 pub(crate) struct TagArgs {
     #[command(subcommand)]
     pub(crate) command: TagCommand,
@@ -121,7 +127,7 @@ pub(crate) enum TagCommand {
             esker tag remove lab.esker --where \"EXISTS Conf_0\" Conf_0\n  \
             esker tag remove lab.esker --object 1649186741772673025 Conf_0 checked --as 1001:100")]
     Remove(TagRemoveArgs),
-    /// List all names under which objects have values
+    /// List the names of all tags and attributes of objects, with the number of objects
     #[command(after_help = "Examples:\n  \
             esker tag list lab.esker\n  \
             esker tag list esker://lab-server:7400 --as 1001:100,200 --format json")]
@@ -189,7 +195,13 @@ pub(crate) struct TagListArgs {
 }
 
 #[derive(Debug, Args)]
-#[command(subcommand_required = true, arg_required_else_help = true)]
+#[command(
+    subcommand_required = true,
+    arg_required_else_help = true,
+    after_help = "Examples:\n  \
+        esker index list lab.esker\n  \
+        esker index add lab.esker energy"
+)]
 pub(crate) struct IndexArgs {
     #[command(subcommand)]
     pub(crate) command: IndexCommand,

@@ -4,6 +4,7 @@ use super::Cli;
 use clap::builder::styling::Styles;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Command, CommandFactory as _, FromArgMatches as _};
+use esker_terminal::help::with_exit_codes;
 use std::ffi::OsString;
 use std::fmt::Write as _;
 
@@ -95,32 +96,21 @@ const SYNONYMS: [(&str, &[&str]); 21] = [
     ("where", &["find", "lineage"]),
 ];
 
-/// Below the help of each command; `run` ends with the code of the program.
-const EXIT_CODES: &str =
-    "Exit codes: 0 done; 1 a problem was found, or the work is incomplete; 2 bad usage or input.";
+/// Sentence of the command `help`, which clap adds.
+const HELP: &str = "Print the help of a command";
 
 /// The definition of the command line, with its commands in groups and the exit codes below the help of each.
 pub(crate) fn command() -> Command {
     let groups = list(&Cli::command());
-    with_exit_codes(Cli::command(), 0).help_template(format!(
+    // `run` ends with the exit code of the program, and the help of `esker` itself has the exit codes already.
+    let definition = Cli::command().mut_subcommands(|command| match command.get_name() {
+        "run" => command,
+        _ => with_exit_codes(command),
+    });
+    definition.help_template(format!(
         "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{groups}{}\n{{options}}{{after-help}}",
         heading("Options")
     ))
-}
-
-/// Adds the exit codes to the help of all commands without commands of their own.
-fn with_exit_codes(command: Command, depth: usize) -> Command {
-    if command.has_subcommands() {
-        return command.mut_subcommands(|c| with_exit_codes(c, depth + 1));
-    }
-    if depth == 1 && command.get_name() == "run" {
-        return command;
-    }
-    let help = match command.get_after_help() {
-        Some(help) => format!("{help}\n\n{EXIT_CODES}"),
-        None => EXIT_CODES.to_owned(),
-    };
-    command.after_help(help)
 }
 
 /// Reads a command line.
@@ -145,6 +135,16 @@ fn heading(text: &str) -> String {
     format!("{header}{text}:{header:#}")
 }
 
+/// Returns the sentence of one command.
+fn sentence(definition: &Command, name: &str) -> String {
+    if name == "help" {
+        return HELP.to_owned();
+    }
+    let command = definition.find_subcommand(name);
+    let about = command.and_then(Command::get_about);
+    about.map(ToString::to_string).unwrap_or_default()
+}
+
 /// Names and sentences of all commands, below their headings.
 fn list(command: &Command) -> String {
     let styles = Styles::styled();
@@ -155,11 +155,7 @@ fn list(command: &Command) -> String {
     for (title, names) in GROUPS {
         let _ = writeln!(out, "{}", heading(title));
         for name in names {
-            let about = command
-                .find_subcommand(name)
-                .and_then(Command::get_about)
-                .map(ToString::to_string)
-                .unwrap_or_default();
+            let about = sentence(command, name);
             // The template's braces are tags.
             let about = about.replace(['{', '}'], "");
             let _ = writeln!(out, "  {literal}{name:width$}{literal:#}  {about}");
@@ -190,7 +186,8 @@ fn with_synonyms(mut error: clap::Error) -> clap::Error {
 
 #[cfg(test)]
 mod tests {
-    use super::{GROUPS, SYNONYMS, command, parse};
+    use super::{GROUPS, SYNONYMS, command, parse, sentence};
+    use esker_terminal::help::EXIT_CODES;
     use std::collections::BTreeSet;
     use std::fmt::Write as _;
 
@@ -219,8 +216,7 @@ mod tests {
         for (title, names) in GROUPS {
             let _ = write!(table, "## {title}\n\n| command | |\n|---|---|\n");
             for name in names {
-                let about = all.find_subcommand(name).and_then(clap::Command::get_about);
-                let about = about.map(ToString::to_string).unwrap_or_default();
+                let about = sentence(&all, name);
                 let _ = writeln!(table, "| `{name}` | {about} |");
             }
             table.push('\n');
@@ -246,9 +242,8 @@ mod tests {
         let mut all = command();
         all.build();
         for command in all.get_subcommands().filter(|c| !c.is_hide_set()) {
-            let about = command.get_about().map(ToString::to_string);
-            let about = about.unwrap_or_default();
             let name = command.get_name();
+            let about = sentence(&all, name);
             assert!(!about.is_empty(), "`{name}` says nothing");
             assert!(
                 about.len() <= 65,
@@ -258,19 +253,16 @@ mod tests {
         }
     }
 
-    /// Commands without commands of their own, with their full names.
-    fn leaves<'c>(
+    /// All commands below one, groups included, with their full names.
+    fn commands_below<'c>(
         command: &'c clap::Command,
         name: &str,
         found: &mut Vec<(String, &'c clap::Command)>,
     ) {
         for each in command.get_subcommands().filter(|c| !c.is_hide_set()) {
             let name = format!("{name} {}", each.get_name());
-            if each.has_subcommands() {
-                leaves(each, &name, found);
-            } else {
-                found.push((name, each));
-            }
+            commands_below(each, &name, found);
+            found.push((name, each));
         }
     }
 
@@ -278,16 +270,27 @@ mod tests {
     fn each_command_has_two_examples_and_its_exit_codes() {
         let all = command();
         let mut found = Vec::new();
-        leaves(&all, "esker", &mut found);
-        assert!(found.len() > 100, "{}", found.len());
-        for (name, leaf) in found {
-            let help = leaf.get_after_help().map(ToString::to_string);
+        commands_below(&all, "esker", &mut found);
+        let groups = found.iter().filter(|(_, c)| c.has_subcommands()).count();
+        assert!(
+            found.len() > 110 && groups >= 12,
+            "{} with {groups}",
+            found.len()
+        );
+        let help = all.get_after_help().map(ToString::to_string);
+        assert!(help.unwrap_or_default().ends_with(EXIT_CODES));
+        for (name, command) in found {
+            let help = command.get_after_help().map(ToString::to_string);
             let help = help.unwrap_or_default();
             let examples = help
                 .lines()
                 .filter(|l| l.starts_with("  ") && l.contains("esker"));
             assert!(examples.count() >= 2, "`{name}`: {help}");
-            assert!(help.contains("xit code"), "`{name}`: {help}");
+            if name == "esker run" {
+                assert!(help.contains("exit code"), "{help}");
+            } else {
+                assert!(help.ends_with(EXIT_CODES), "`{name}`: {help}");
+            }
         }
     }
 

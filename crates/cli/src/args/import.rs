@@ -9,7 +9,13 @@ use jiff::tz::TimeZone;
 use std::path::PathBuf;
 
 #[derive(Debug, Args)]
-#[command(subcommand_required = true, arg_required_else_help = true)]
+#[command(
+    subcommand_required = true,
+    arg_required_else_help = true,
+    after_help = "Examples:\n  \
+        esker import darshan lab.esker logs/\n  \
+        sacct --json | esker import sacct lab.esker -"
+)]
 pub(crate) struct ImportArgs {
     #[command(subcommand)]
     pub(crate) command: ImportCommand,
@@ -41,7 +47,7 @@ pub(crate) enum ImportCommand {
     after_help = "Only the metadata that lstat(2) returns is read. Entries that exist are compared, so that importing a tree again writes only \
                   its changes. Entries that are no longer in the tree are deleted from the database.\n\nExamples:\n  \
                   esker import tree lab.esker /project\n  \
-                  esker import tree lab.esker /mnt/snapshot/project --at /project --rate 5k/s"
+                  esker import tree lab.esker /mnt/snapshot/project --as-path /project --rate 5k/s"
 )]
 pub(crate) struct ImportTreeArgs {
     #[command(flatten)]
@@ -209,7 +215,7 @@ impl TableFormatArg {
                   last changed, so that importing a file twice changes nothing.\n\nExamples:\n  \
                   esker import vertices lab.esker files.csv\n  \
                   esker import edges lab.esker runs.parquet --bulk\n  \
-                  generate | esker import edges lab.esker - --input ndjson"
+                  generate | esker import edges lab.esker - --input-format ndjson"
 )]
 pub(crate) struct ImportTableArgs {
     #[command(flatten)]
@@ -218,8 +224,8 @@ pub(crate) struct ImportTableArgs {
     #[arg(value_name = "FILE", required = true)]
     pub(crate) files: Vec<PathBuf>,
     /// Format of the files [default: by their ending]
-    #[arg(long, value_enum, value_name = "FORMAT")]
-    pub(crate) input: Option<TableFormatArg>,
+    #[arg(long, alias = "input", value_enum, value_name = "FORMAT")]
+    pub(crate) input_format: Option<TableFormatArg>,
     /// Vertex type of ids without one
     #[arg(long, value_name = "TYPE")]
     pub(crate) vertex_type: Option<String>,
@@ -243,7 +249,13 @@ pub(crate) struct ImportTableArgs {
 }
 
 #[derive(Debug, Args)]
-#[command(subcommand_required = true, arg_required_else_help = true)]
+#[command(
+    subcommand_required = true,
+    arg_required_else_help = true,
+    after_help = "Examples:\n  \
+        esker export vertices lab.esker files.parquet\n  \
+        esker export prov lab.esker lab.ttl"
+)]
 pub(crate) struct ExportArgs {
     #[command(subcommand)]
     pub(crate) command: ExportCommand,
@@ -255,7 +267,7 @@ pub(crate) enum ExportCommand {
     #[command(
         after_help = format!("{EXPORT}\n\nExamples:\n  \
                       esker export vertices lab.esker files.parquet --type File\n  \
-                      esker export vertices lab.esker - --output ndjson --deleted | head")
+                      esker export vertices lab.esker - --output-format ndjson --deleted | head")
     )]
     Vertices(ExportVerticesArgs),
     /// Export edges with their properties
@@ -263,7 +275,7 @@ pub(crate) enum ExportCommand {
         after_help = format!("{EXPORT}\nAn edge of a deleted vertex exists until it is deleted itself, and is \
                       written too; `export vertices --deleted` writes such vertices.\n\nExamples:\n  \
                       esker export edges lab.esker edges.csv --as-of 2026-03-01\n  \
-                      esker export edges lab.esker - --output ndjson | head")
+                      esker export edges lab.esker - --output-format ndjson | head")
     )]
     Edges(ExportTableArgs),
     /// Export the graph in the layout of Apache GraphAr, for Spark and other engines
@@ -400,8 +412,8 @@ pub(crate) struct ExportTableArgs {
     #[arg(long, value_name = "TIME", value_parser = parse_as_of)]
     pub(crate) as_of: Option<Version>,
     /// Format of the file [default: by its ending]
-    #[arg(long, value_enum, value_name = "FORMAT")]
-    pub(crate) output: Option<TableFormatArg>,
+    #[arg(long, alias = "output", value_enum, value_name = "FORMAT")]
+    pub(crate) output_format: Option<TableFormatArg>,
     /// Replace a file that exists
     #[arg(long)]
     pub(crate) force: bool,

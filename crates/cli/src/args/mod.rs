@@ -111,7 +111,7 @@ use std::ffi::OsString;
         esker lineage lab.esker file:/scratch/plot.png   how that file came to be\n  \
         esker impact lab.esker file:/scratch/raw.h5      everything derived from it\n  \
         esker shell lab.esker                            all of it, interactively\n\n\
-        Exit codes: 0 done; 1 something was found wrong, or only a part was done; 2 bad usage or input.",
+        Exit codes: 0 done; 1 a problem was found, or the work is incomplete; 2 bad usage or input.",
     arg_required_else_help = true,
     disable_help_subcommand = false,
     propagate_version = true,
@@ -244,7 +244,7 @@ pub(crate) enum Command {
     Revoke(RevokeArgs),
     /// Run several servers as one database
     Cluster(ClusterArgs),
-    /// Run a cache of remote metadata, and make and replay its traces
+    /// Run a cache of remote metadata; record, generate and replay traces
     Site(SiteArgs),
     /// Start an interactive shell, or run a script from standard input
     Shell(ShellArgs),

@@ -11,7 +11,7 @@ use std::time::Duration;
 #[derive(Debug, Args)]
 #[allow(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 #[command(
-    after_help = "Runs until it is unmounted, or told to stop by Ctrl-C. Contents up to --inline are stored in the database, larger ones \
+    after_help = "Runs until it is unmounted, or interrupted by Ctrl-C. Contents up to --inline are stored in the database, larger ones \
                   in the folders of --data, where programs read and write them directly; the folders are created if they do not \
                   exist, and must be given to each mount of the same target. docs/book/mount.md describes the guarantees to \
                   programs.\n\nUsers other than root need fusermount3 (package fuse3).\n\nExamples:\n  \

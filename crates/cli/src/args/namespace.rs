@@ -88,8 +88,8 @@ pub(crate) struct TouchArgs {
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "A file or directory keeps its vertex, and with it tags, lineage and history. If TO is a directory, FROM is moved \
-        into it.\n\nExamples:\n  esker mv lab.esker /scratch/run7 /project/run7\n  esker mv lab.esker /a.h5 /b.h5 /archive"
+    after_help = "A file or directory keeps its vertex, and with it tags, lineage and history. If the last PATH is a \
+        directory, the others are moved into it.\n\nExamples:\n  esker mv lab.esker /scratch/run7 /project/run7\n  esker mv lab.esker /a.h5 /b.h5 /archive"
 )]
 pub(crate) struct MvArgs {
     #[command(flatten)]
@@ -224,7 +224,13 @@ pub(crate) struct DfArgs {
 }
 
 #[derive(Debug, Args)]
-#[command(subcommand_required = true, arg_required_else_help = true)]
+#[command(
+    subcommand_required = true,
+    arg_required_else_help = true,
+    after_help = "Examples:\n  \
+        esker namespace explain lab.esker /project\n  \
+        esker namespace explain lab.esker /project --all"
+)]
 pub(crate) struct NamespaceArgs {
     #[command(subcommand)]
     pub(crate) command: NamespaceCommand,
@@ -258,8 +264,8 @@ pub(crate) struct NamespaceExplainArgs {
 #[command(next_help_heading = "Directory trees")]
 pub(crate) struct TreeOptions {
     /// Path of the tree in the namespace [default: its own path]
-    #[arg(long, value_name = "PATH")]
-    pub(crate) at: Option<OsString>,
+    #[arg(long, alias = "at", value_name = "PATH")]
+    pub(crate) as_path: Option<OsString>,
     /// Maximum number of entries per second, as 5k/s
     #[arg(long, value_name = "N/s", value_parser = parse_rate)]
     pub(crate) rate: Option<u64>,

@@ -6,7 +6,13 @@ use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
 #[derive(Debug, Args)]
-#[command(subcommand_required = true, arg_required_else_help = true)]
+#[command(
+    subcommand_required = true,
+    arg_required_else_help = true,
+    after_help = "Examples:\n  \
+        esker object create lab.esker --name energy --step 7\n  \
+        esker object get lab.esker 1649186741772673025"
+)]
 pub(crate) struct ObjectArgs {
     #[command(subcommand)]
     pub(crate) command: ObjectCommand,
@@ -212,7 +218,7 @@ pub(crate) enum OnDuplicate {
         options.\n\nExamples:\n  esker object import lab.esker objects.csv --id \
         name,app,owner,step\n  esker object import lab.esker boss.parquet --id \
         name=plate,app=:boss,owner=:1001,step=mjd --on-duplicate skip\n  zcat big.ndjson.gz | \
-        esker object import lab.esker - --input ndjson --id name --tags energy,Conf"
+        esker object import lab.esker - --input-format ndjson --id name --tags energy,Conf"
 )]
 pub(crate) struct ObjectImportArgs {
     #[command(flatten)]
@@ -246,8 +252,8 @@ pub(crate) struct ObjectImportArgs {
     #[arg(long)]
     pub(crate) again: bool,
     /// Format of the files [default: by their ending]
-    #[arg(long, value_enum, value_name = "FORMAT")]
-    pub(crate) input: Option<TableFormatArg>,
+    #[arg(long, alias = "input", value_enum, value_name = "FORMAT")]
+    pub(crate) input_format: Option<TableFormatArg>,
     #[command(flatten)]
     pub(crate) format: FormatArgs,
 }

@@ -6,7 +6,13 @@ use esker_cluster::Kind;
 use esker_cluster::placement::THRESHOLD_DEFAULT;
 
 #[derive(Debug, Args)]
-#[command(subcommand_required = true, arg_required_else_help = true)]
+#[command(
+    subcommand_required = true,
+    arg_required_else_help = true,
+    after_help = "Examples:\n  \
+        esker placement explain lab.esker user:1001\n  \
+        esker placement explain lab.esker user:1001 --servers 8"
+)]
 pub(crate) struct PlacementArgs {
     #[command(subcommand)]
     pub(crate) command: PlacementCommand,

@@ -101,8 +101,8 @@ pub(crate) struct ExportProvArgs {
     #[arg(long, value_name = "TIME", value_parser = parse_as_of)]
     pub(crate) as_of: Option<Version>,
     /// Encoding [default: by the file's ending: .provn, .json, .ttl, .trig]
-    #[arg(long, value_enum, value_name = "ENCODING")]
-    pub(crate) output: Option<ProvOutput>,
+    #[arg(long, aliases = ["output", "encoding"], value_enum, value_name = "ENCODING")]
+    pub(crate) output_format: Option<ProvOutput>,
     /// Replace a file that exists
     #[arg(long)]
     pub(crate) force: bool,

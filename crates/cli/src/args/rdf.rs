@@ -6,6 +6,9 @@ use esker_rdf::Part;
 use std::path::PathBuf;
 
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+        esker rdf load lab.esker data.ttl\n  \
+        esker rdf stats lab.esker")]
 pub(crate) struct RdfArgs {
     #[command(subcommand)]
     pub(crate) command: RdfCommand,

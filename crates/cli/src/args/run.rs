@@ -129,7 +129,13 @@ pub(crate) struct LogArgs {
 }
 
 #[derive(Debug, Args)]
-#[command(subcommand_required = true, arg_required_else_help = true)]
+#[command(
+    subcommand_required = true,
+    arg_required_else_help = true,
+    after_help = "Examples:\n  \
+        esker spool list\n  \
+        esker spool deliver --target lab.esker"
+)]
 pub(crate) struct SpoolArgs {
     #[command(subcommand)]
     pub(crate) command: SpoolCommand,

@@ -11,6 +11,9 @@ use std::path::PathBuf;
 use tracing_subscriber::filter::LevelFilter;
 
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+        esker site serve edge.toml\n  \
+        esker site status")]
 pub(crate) struct SiteArgs {
     #[command(subcommand)]
     pub(crate) command: SiteCommand,
@@ -28,7 +31,7 @@ pub(crate) enum SiteCommand {
     Serve(SiteServeArgs),
     /// Show the counters of a tier and of its upstream tiers: hits, prefetches, queues, origins
     Status(SiteStatusArgs),
-    /// Fetch a directory and everything below it into a tier, ahead of requests
+    /// Fetch a directory and everything below it into a tier, before clients request it
     Warm(SiteWarmArgs),
     /// Drop a path from a tier and from the tiers around it
     #[command(after_help = "Examples:\n  \
@@ -45,7 +48,7 @@ pub(crate) enum SiteCommand {
 #[derive(Debug, Args)]
 #[command(
     after_help = "Traces are NDJSON ({\"t\": SECONDS, \"client\": …, \"op\": \"list|stat|open|create|delete|rename\", \"path\": …, \
-    \"to\": …} a line), audit logs of HDFS, or what `strace -f -ttt -y` prints; the first line tells which.\n\n\
+    \"to\": …} a line), audit logs of HDFS, or what `strace -f -ttt -y` prints; the first line shows which.\n\n\
     Predictors: dls (as published), guarded (the default), learned, amp, nexus, farmer, lru (none).\n\n\
     Examples:\n  \
     esker site replay --trace t.ndjson --predictor dls,guarded,lru --cache 1%,10%\n  \

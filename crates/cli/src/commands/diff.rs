@@ -16,7 +16,7 @@ pub(crate) fn run(args: &DiffArgs, context: &mut Context) -> anyhow::Result<Outc
     match (time(one), time(other)) {
         (Ok(from), Ok(until)) => {
             context.note(
-                "two times are compared by `esker changes`; `esker diff` will take runs only",
+                "use `esker changes` to compare two times; a later release of `esker diff` accepts only runs",
             );
             let format = args.format;
             let args = ChangesArgs {

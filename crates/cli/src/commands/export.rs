@@ -76,12 +76,12 @@ pub(crate) fn run(command: &ExportCommand, context: &mut Context) -> anyhow::Res
 }
 
 fn format_of(args: &ExportTableArgs) -> anyhow::Result<Format> {
-    if let Some(format) = args.output {
+    if let Some(format) = args.output_format {
         return Ok(format.format());
     }
     Format::of_file_name(&args.file.to_string_lossy()).ok_or_else(|| {
         usage(format!(
-            "{}: the file extension does not name a format; give one with --output csv, tsv, ndjson or parquet",
+            "{}: the file extension does not name a format; give one with --output-format csv, tsv, ndjson or parquet",
             args.file.display()
         ))
     })

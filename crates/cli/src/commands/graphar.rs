@@ -59,7 +59,7 @@ pub(super) fn export(args: &ExportGrapharArgs, context: &mut Context) -> anyhow:
     let unfinished = PathBuf::from(unfinished);
     if unfinished.symlink_metadata().is_ok() {
         return Err(usage(format!(
-            "{} exists, from an export that is still running or was killed: remove it",
+            "{} exists: if no other export is running, remove it; else wait for that export",
             unfinished.display()
         )));
     }
@@ -131,7 +131,7 @@ pub(super) fn import(args: ImportGrapharArgs, context: &mut Context) -> anyhow::
     let table = ImportTableArgs {
         target: args.target,
         files: Vec::new(),
-        input: None,
+        input_format: None,
         vertex_type: None,
         edge_type: None,
         at: None,

@@ -84,12 +84,12 @@ pub(super) fn run_all(
 }
 
 fn format_of(path: &Path, args: &ImportTableArgs) -> anyhow::Result<Format> {
-    if let Some(format) = args.input {
+    if let Some(format) = args.input_format {
         return Ok(format.format());
     }
     Format::of_file_name(&path.to_string_lossy()).ok_or_else(|| {
         usage(format!(
-            "{}: the file extension does not name a format; give one with --input csv, tsv, ndjson, parquet or edges",
+            "{}: the file extension does not name a format; give one with --input-format csv, tsv, ndjson, parquet or edges",
             path.display()
         ))
     })

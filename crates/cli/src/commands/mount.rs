@@ -227,7 +227,7 @@ fn end_mount(mounted: Mounted, context: &Context) -> anyhow::Result<()> {
     Ok(ended?)
 }
 
-/// Mounts in another process; this one waits until the mount is there, or prints the error of the other.
+/// Mounts in a child process. Returns once the file system is mounted, or prints the child's error.
 fn in_background(args: &MountArgs, context: &Context) -> anyhow::Result<Outcome> {
     let program = std::env::current_exe().context("finding this program")?;
     let rest = std::env::args_os().skip(1).filter(|a| a != BACKGROUND);

@@ -210,11 +210,11 @@ fn several_servers_are_one_database() {
     assert!(said.contains("was made with servers 3"), "{said}");
 }
 
-/// Waits until the counter reaches `goal`, as long as it grows.
-pub(crate) fn wait_for_count(counted: &AtomicU64, goal: u64) {
+/// Waits until the counter reaches `target`, as long as it grows.
+pub(crate) fn wait_for_count(counted: &AtomicU64, target: u64) {
     loop {
         let now = counted.load(Ordering::Relaxed);
-        if now >= goal {
+        if now >= target {
             return;
         }
         wait_until("nothing goes on", || counted.load(Ordering::Relaxed) > now);

@@ -23,16 +23,16 @@ fn doctor(lab: &Lab, words: &[&str]) -> (Vec<Json>, Option<i32>) {
 }
 
 /// Returns the findings of a part as `state: found`; each must have a reason and a remedy.
-fn told(rows: &[Json], part: &str) -> Vec<String> {
+fn findings(rows: &[Json], part: &str) -> Vec<String> {
     let rows = rows.iter().filter(|r| r["part"] == part);
-    let told = |row: &Json| {
+    let finding = |row: &Json| {
         let state = row["state"].as_str().unwrap();
         if ["note", "warning", "wrong"].contains(&state) {
             assert!(row["why"].is_string() && row["remedy"].is_string(), "{row}");
         }
         format!("{state}: {}", row["found"].as_str().unwrap())
     };
-    rows.map(told).collect()
+    rows.map(finding).collect()
 }
 
 /// Runs the remedy of the part's first finding.
@@ -65,13 +65,17 @@ fn a_database_that_all_read() {
     let folder = lab.at("lab.esker");
     mode(&lab.at("."), 0o755);
     let (rows, code) = doctor(&lab, &[]);
-    assert_eq!((told(&rows, "store"), code), (vec![], Some(0)), "{rows:#?}");
+    assert_eq!(
+        (findings(&rows, "store"), code),
+        (vec![], Some(0)),
+        "{rows:#?}"
+    );
     mode(&folder, 0o755);
     let (rows, _) = doctor(&lab, &[]);
-    assert_eq!(told(&rows, "store"), Vec::<String>::new());
+    assert_eq!(findings(&rows, "store"), Vec::<String>::new());
     mode(&folder.join("store"), 0o755);
     let (rows, code) = doctor(&lab, &[]);
-    let found = told(&rows, "store");
+    let found = findings(&rows, "store");
     assert!(
         found[0].starts_with("wrong: ") && found[0].ends_with("others may read store"),
         "{found:?}"
@@ -81,14 +85,18 @@ fn a_database_that_all_read() {
     mode(&lab.at("."), 0o700);
     let (rows, _) = doctor(&lab, &[]);
     assert!(
-        told(&rows, "store")[0].starts_with("warning: "),
+        findings(&rows, "store")[0].starts_with("warning: "),
         "its group may, if somebody moves it"
     );
     mode(&lab.at("."), 0o755);
     let (rows, _) = doctor(&lab, &[]);
     close(&lab, &rows, "store");
     let (rows, code) = doctor(&lab, &[]);
-    assert_eq!((told(&rows, "store"), code), (vec![], Some(0)), "{rows:#?}");
+    assert_eq!(
+        (findings(&rows, "store"), code),
+        (vec![], Some(0)),
+        "{rows:#?}"
+    );
 }
 
 /// A user with write permission in or above a database can replace it.
@@ -103,7 +111,7 @@ fn folders_that_others_write() {
     ] {
         mode(&path, given);
         let (rows, code) = doctor(&lab, &[]);
-        let found = told(&rows, part);
+        let found = findings(&rows, part);
         assert!(
             found[0].starts_with(state) && found[0].contains(&format!("mode {given:o}")),
             "{found:?}"
@@ -112,7 +120,7 @@ fn folders_that_others_write() {
         close(&lab, &rows, part);
         let (rows, code) = doctor(&lab, &[]);
         assert!(
-            told(&rows, part).iter().all(|f| f.starts_with("ok: ")),
+            findings(&rows, part).iter().all(|f| f.starts_with("ok: ")),
             "{rows:#?}"
         );
         assert_eq!(code, Some(0));
@@ -120,12 +128,12 @@ fn folders_that_others_write() {
     }
     mode(&lab.at("."), 0o1777);
     let (rows, code) = doctor(&lab, &[]);
-    assert_eq!((told(&rows, "parents"), code), (vec![], Some(0)));
+    assert_eq!((findings(&rows, "parents"), code), (vec![], Some(0)));
     if is_root() {
         chown(lab.at("."), Some(4_711), None).unwrap();
         let (rows, _) = doctor(&lab, &[]);
         assert!(
-            told(&rows, "parents")[0].ends_with("belongs to user 4711"),
+            findings(&rows, "parents")[0].ends_with("belongs to user 4711"),
             "{rows:#?}"
         );
     }
@@ -152,20 +160,20 @@ fn keys_and_tokens() {
         assert!(out.status.success(), "{out:?}");
     }
     let (rows, code) = doctor(&lab, &[]);
-    let found = told(&rows, "tokens");
+    let found = findings(&rows, "tokens");
     assert_eq!(found.len(), 1, "the one of 8 hours is fine: {found:?}");
     assert!(
         found[0].starts_with("warning: token:") && found[0].contains("(admin) ends in "),
         "{found:?}"
     );
-    let found = told(&rows, "keys");
+    let found = findings(&rows, "keys");
     assert!(
         found[0].starts_with("note: SHA256:")
             && found[0].contains("bob@lab (read) has no end, and opens from everywhere"),
         "{found:?}"
     );
     assert_eq!(
-        told(&rows, "rights"),
+        findings(&rows, "rights"),
         ["ok: 1 key has rights, 2 tokens open"]
     );
     assert_eq!(code, Some(0));
@@ -174,11 +182,11 @@ fn keys_and_tokens() {
     mode(&folder.join("access_tokens"), 0o644);
     let (rows, code) = doctor(&lab, &[]);
     assert!(
-        told(&rows, "keys")[0].contains("can be written by others (mode 664)"),
+        findings(&rows, "keys")[0].contains("can be written by others (mode 664)"),
         "{rows:#?}"
     );
     assert!(
-        told(&rows, "secrets")[0].ends_with("access_tokens: mode 644"),
+        findings(&rows, "secrets")[0].ends_with("access_tokens: mode 644"),
         "{rows:#?}"
     );
     assert_eq!(code, Some(1));
@@ -196,7 +204,10 @@ fn spools_and_an_etcd_that_anybody_uses() {
     for (given, state) in [(0o777, "wrong"), (0o770, "note"), (0o1777, "wrong")] {
         mode(&spool, given);
         let (rows, code) = doctor(&lab, &[]);
-        assert!(told(&rows, "spool-mode")[0].starts_with(state), "{rows:#?}");
+        assert!(
+            findings(&rows, "spool-mode")[0].starts_with(state),
+            "{rows:#?}"
+        );
         assert_eq!(code, Some(i32::from(state == "wrong")));
     }
     fs::write(spool.join("note.txt"), "what anybody reads").unwrap();
@@ -204,7 +215,7 @@ fn spools_and_an_etcd_that_anybody_uses() {
     mode(&spool, 0o755);
     let (rows, _) = doctor(&lab, &[]);
     assert!(
-        told(&rows, "spool-mode")[0].starts_with("warning: 1 file may be read by all"),
+        findings(&rows, "spool-mode")[0].starts_with("warning: 1 file may be read by all"),
         "{rows:#?}"
     );
     // A cluster's storage with an unprotected etcd.
@@ -229,12 +240,15 @@ fn spools_and_an_etcd_that_anybody_uses() {
         let answering = answers(status);
         let (rows, code) = doctor(&lab, &[storage.to_str().unwrap()]);
         answering.join().unwrap();
-        assert!(told(&rows, "etcd")[0].starts_with(state), "{rows:#?}");
+        assert!(findings(&rows, "etcd")[0].starts_with(state), "{rows:#?}");
         assert_eq!(code, Some(i32::from(state == "wrong")), "{rows:#?}");
     }
     drop(listener);
     let (rows, code) = doctor(&lab, &[storage.to_str().unwrap()]);
-    assert!(told(&rows, "etcd")[0].starts_with("warning"), "{rows:#?}");
+    assert!(
+        findings(&rows, "etcd")[0].starts_with("warning"),
+        "{rows:#?}"
+    );
     assert_eq!(code, Some(0));
 }
 
@@ -243,16 +257,16 @@ fn a_server_that_other_machines_reach() {
     let lab = made();
     let server = crate::access::Lab::start(&lab.at("."), "0.0.0.0:0");
     let (rows, code) = doctor(&lab, &[]);
-    let found = told(&rows, "listener");
+    let found = findings(&rows, "listener");
     assert!(
         found[0].starts_with("warning: process ") && found[0].contains(" 0.0.0.0:"),
         "{rows:#?}"
     );
     assert!(
-        told(&rows, "loopback")[0].starts_with("note: "),
+        findings(&rows, "loopback")[0].starts_with("note: "),
         "{rows:#?}"
     );
-    assert_eq!(told(&rows, "sandbox").len(), 1);
+    assert_eq!(findings(&rows, "sandbox").len(), 1);
     assert_eq!(code, Some(0), "{rows:#?}");
     drop(server);
 }

@@ -28,7 +28,11 @@ fn fed(folder: &Path, args: &[&str], input: &str) {
 fn all(folder: &Path, database: &str) -> Vec<String> {
     let mut lines = Vec::new();
     for (kind, more) in [("vertices", &["--deleted"][..]), ("edges", &[])] {
-        let args = [&["export", kind, database, "-", "--output", "ndjson"], more].concat();
+        let args = [
+            &["export", kind, database, "-", "--output-format", "ndjson"],
+            more,
+        ]
+        .concat();
         lines.extend(good(&run(folder, &args)).lines().map(str::to_owned));
     }
     lines.sort();
@@ -54,7 +58,7 @@ fn lab(folder: &Path) {
             "edges",
             "lab.esker",
             "-",
-            "--input",
+            "--input-format",
             "csv",
             "--quiet",
         ],

@@ -344,7 +344,7 @@ fn what_changed_in_a_tree_is_all_that_the_next_scan_writes() {
                     "tree",
                     "lab.esker",
                     &tree.to_string_lossy(),
-                    "--at",
+                    "--as-path",
                     "/t",
                 ],
             )[0]
@@ -421,7 +421,11 @@ fn a_directory_with_more_entries_than_a_part_is_compared_as_a_whole() {
     };
     let counts = || {
         let tree = tree.to_string_lossy();
-        let scan = json(at, &["import", "tree", "lab.esker", &tree, "--at", "/t"])[0].clone();
+        let scan = json(
+            at,
+            &["import", "tree", "lab.esker", &tree, "--as-path", "/t"],
+        )[0]
+        .clone();
         ["entries", "new", "changed", "removed", "unreadable"]
             .map(|name| scan[name].as_u64().unwrap())
     };
@@ -468,7 +472,7 @@ fn a_scan_that_is_killed_goes_on() {
                 "tree",
                 "lab.esker",
                 &tree,
-                "--at",
+                "--as-path",
                 "/t",
                 "--rate",
                 "3k/s",
@@ -497,7 +501,7 @@ fn a_scan_that_is_killed_goes_on() {
             "tree",
             "lab.esker",
             &tree,
-            "--at",
+            "--as-path",
             "/t",
             "--resume",
         ],
@@ -534,7 +538,7 @@ fn what_cannot_be_read_is_told_and_stays() {
     let tree_text = tree.to_string_lossy().into_owned();
     done(
         dir.path(),
-        &["import", "tree", "lab.esker", &tree_text, "--at", "/t"],
+        &["import", "tree", "lab.esker", &tree_text, "--as-path", "/t"],
     );
     let closed = |mode| {
         std::fs::set_permissions(
@@ -546,7 +550,7 @@ fn what_cannot_be_read_is_told_and_stays() {
     closed(0);
     let out = esker(
         dir.path(),
-        &["import", "tree", "lab.esker", &tree_text, "--at", "/t"],
+        &["import", "tree", "lab.esker", &tree_text, "--as-path", "/t"],
     );
     closed(0o700);
     assert_eq!(out.status.code(), Some(1));
@@ -583,7 +587,7 @@ fn leads_into_itself() {
     }
     let out = esker(
         dir.path(),
-        &["import", "tree", "lab.esker", &from, "--at", "/t"],
+        &["import", "tree", "lab.esker", &from, "--as-path", "/t"],
     );
     let unmounted = Command::new("umount").arg(&to).status().unwrap();
     assert!(unmounted.success());

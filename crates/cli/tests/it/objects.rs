@@ -146,7 +146,7 @@ fn an_import_that_was_killed_goes_on() {
         let mut command = esker(dir.path());
         command
             .args(["object", "import", "lab.esker", file])
-            .args(["--input", "ndjson", "--id", "name=name,step=:7"])
+            .args(["--input-format", "ndjson", "--id", "name=name,step=:7"])
             .args(["--batch", "500", "--format", "json"])
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());

@@ -41,7 +41,14 @@ fn a_reader_that_leaves_is_no_error() {
     for args in [
         &["edges", "lab.esker", "job:1", "--format", "ndjson"][..],
         &["edges", "lab.esker", "job:1"],
-        &["export", "edges", "lab.esker", "-", "--output", "csv"],
+        &[
+            "export",
+            "edges",
+            "lab.esker",
+            "-",
+            "--output-format",
+            "csv",
+        ],
         &[
             "travel",
             "lab.esker",
@@ -123,7 +130,7 @@ fn an_interrupted_import_goes_on_where_it_stopped() {
     }
     std::fs::write(dir.path().join("edges.csv"), &csv).unwrap();
     let mut child = esker(dir.path())
-        .args(["import", "edges", "lab.esker", "-", "--input", "csv"])
+        .args(["import", "edges", "lab.esker", "-", "--input-format", "csv"])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

@@ -246,7 +246,7 @@ fn documents_name_files_by_their_plain_paths() {
         "-",
         "--type",
         "File",
-        "--output",
+        "--output-format",
         "ndjson",
     ];
     assert_eq!(lab.does(&words), "");

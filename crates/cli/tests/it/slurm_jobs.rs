@@ -48,7 +48,14 @@ impl Drop for Server {
 /// Returns all jobs that have a state, by number.
 fn jobs(target: &str) -> BTreeMap<String, Json> {
     let told = esker(&[
-        "export", "vertices", target, "-", "--type", "Job", "--output", "ndjson",
+        "export",
+        "vertices",
+        target,
+        "-",
+        "--type",
+        "Job",
+        "--output-format",
+        "ndjson",
     ]);
     let rows = told
         .lines()

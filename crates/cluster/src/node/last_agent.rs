@@ -293,7 +293,7 @@ impl Node {
             Some(true) => return self.outcome(tx).await,
             None => {
                 return Err(Error::Busy(format!(
-                    "{} is deciding it already",
+                    "{} is already deciding this batch; try again",
                     self.settings.id
                 )));
             }
@@ -355,7 +355,7 @@ impl Node {
             }),
             Some(None) => Ok(Response::Over),
             None => Err(Error::Busy(format!(
-                "{} is still deciding",
+                "{} has not decided this batch yet; ask again",
                 self.settings.id
             ))),
         }

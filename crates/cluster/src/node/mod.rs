@@ -91,7 +91,12 @@ pub trait Host: Send + Sync {
 
     /// Copies the engine's store, as it is now, to this server's subfolder of a folder; returns the size of the copy in bytes.
     fn copy(&self, _to: String) -> BoxFuture<'static, Result<u64>> {
-        Box::pin(async { Err(Error::Invalid("this host cannot make copies".into())) })
+        Box::pin(async {
+            Err(Error::Invalid(
+                "this server cannot copy its store: backups of the cluster are not supported here"
+                    .into(),
+            ))
+        })
     }
 
     /// Returns the window of an ephemeral store: commits that no checkpoint contains yet.

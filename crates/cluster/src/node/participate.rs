@@ -199,7 +199,7 @@ impl Node {
         };
         let Some((prepared, over)) = self.wait_until(COMMIT_WAIT_MAX, claim).await else {
             return Err(Error::Busy(format!(
-                "{} is committing it already",
+                "{} is already applying its part of this batch; try again",
                 self.settings.id
             )));
         };

@@ -186,7 +186,7 @@ impl Node {
         };
         if self.wait_until(DECIDING_MAX, settled).await.is_none() {
             return Err(Error::Busy(format!(
-                "{} is busy deciding",
+                "{} has decisions that are not durable yet; try again",
                 self.settings.id
             )));
         }

@@ -75,16 +75,16 @@ impl SplitState {
             3 => (Kind::Dido, Order::Numbers),
             _ => return Err(error(1, "a scheme, 1 to 3")),
         };
-        let shards = u32::from(reader.u16("the number of places, less one")?) + 1;
+        let shards = u32::from(reader.u16("the number of shards, less one")?) + 1;
         let tree = Tree::new(shards, order)
-            .map_err(|_| error(2, "a number of places that edges can be spread over"))?;
+            .map_err(|_| error(2, "a number of shards over which edges can be distributed"))?;
         let start = reader.position();
         let bitmap = reader.take_rest();
         if bitmap.len() > shards.div_ceil(8) as usize {
-            return Err(error(start, "a bitmap no longer than the places need"));
+            return Err(error(start, "a bitmap of at most one bit per shard"));
         }
         if bitmap.first().is_none_or(|b| b & 1 == 0) {
-            return Err(error(start, "a bitmap with the partition at home"));
+            return Err(error(start, "a bitmap with partition 0"));
         }
         if bitmap.last() == Some(&0) {
             return Err(error(bytes.len() - 1, "a last byte that is not zero"));
@@ -93,7 +93,7 @@ impl SplitState {
         match splits.first_invalid(tree) {
             Some(Partition(p)) => Err(error(
                 start + (p / 8) as usize,
-                "partitions with all that they are split from",
+                "partitions with all their ancestors",
             )),
             None => Ok(Self { kind, tree, splits }),
         }

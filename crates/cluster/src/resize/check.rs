@@ -78,7 +78,8 @@ impl Resize<'_> {
                     return Ok(());
                 }
                 if layout.server(what) != k {
-                    return Err(wrong(k, &format!("has a row of another one ({what:?})")));
+                    let found = format!("has a row that belongs to another server ({what:?})");
+                    return Err(wrong(k, &found));
                 }
                 if table == Table::Rows {
                     match what {

@@ -105,7 +105,7 @@ pub(super) fn decode(
         r.finish()?;
         Ok(outcomes)
     };
-    read().map_err(|e| Error::corrupt("what became of changes, in the row of their sender", e))
+    read().map_err(|e| Error::corrupt("outcomes of changes in the row of a producer", e))
 }
 
 #[cfg(test)]

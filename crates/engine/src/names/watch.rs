@@ -61,7 +61,7 @@ pub(crate) struct NameWatches {
     /// Number of watched directories; while it is zero, commits skip all work here.
     count: AtomicUsize,
     directories: RwLock<HashMap<VertexId, usize>>,
-    ear: Mutex<Option<NamesListener>>,
+    listener: Mutex<Option<NamesListener>>,
 }
 
 impl std::fmt::Debug for NameWatches {
@@ -206,17 +206,17 @@ impl NameWatches {
         if !committed {
             news = vec![NamesChange::Anything];
         }
-        let ear = lock(&self.ear).clone();
-        if let Some(ear) = ear {
-            ear(&news);
+        let listener = lock(&self.listener).clone();
+        if let Some(listener) = listener {
+            listener(&news);
         }
     }
 }
 
 impl Engine {
     /// Sets the listener for changes of watched directories, replacing the previous one.
-    pub fn set_names_listener(&self, ear: NamesListener) {
-        *lock(&self.names.watch.ear) = Some(ear);
+    pub fn set_names_listener(&self, listener: NamesListener) {
+        *lock(&self.names.watch.listener) = Some(listener);
     }
 
     /// Watches directories: all changes after this returns are notified.

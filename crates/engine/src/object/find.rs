@@ -283,7 +283,7 @@ fn found(columns: &Columns, slot: u32, wanted: &SelectedNames<'_>) -> Found {
 
 /// Decodes an older version of an object from its row.
 fn found_then(id: ObjectId, row: &[u8], wanted: &SelectedNames<'_>) -> Result<Option<Found>> {
-    let record = VertexRecord::decode(row).map_err(|e| Error::corrupt("an object kept", e))?;
+    let record = VertexRecord::decode(row).map_err(|e| Error::corrupt("a stored object", e))?;
     if record.deleted {
         return Ok(None);
     }

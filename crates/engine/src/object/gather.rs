@@ -71,7 +71,7 @@ fn gather(
     for (at, slot) in slots.iter().enumerate() {
         if let Some(row) = state.before(*slot, watch.point) {
             let record =
-                VertexRecord::decode(row).map_err(|e| Error::corrupt("an object kept", e))?;
+                VertexRecord::decode(row).map_err(|e| Error::corrupt("a stored object", e))?;
             before.resize(at, None);
             before.push(Some(record));
         }

@@ -2,7 +2,7 @@
 //! copy in memory.
 //!
 //! ```text
-//!  once/[00]esker-sender/[sender 16]   [version 8][since][floor][count]([gap][length])*      all but the version LEB128
+//!  once/[00]esker-sender/[producer 16] [version 8][since][floor][count]([gap][length])*      all but the version LEB128
 //!                                      [count]([number][bytes])*                             if there are any
 //! ```
 //!
@@ -64,8 +64,8 @@ pub(crate) struct Producers {
     changed: Map,
 }
 
-fn row_key(sender: &ProducerId) -> Vec<u8> {
-    idempotency_row_key(&[PRODUCER_PREFIX, sender.as_slice()].concat())
+fn row_key(producer: &ProducerId) -> Vec<u8> {
+    idempotency_row_key(&[PRODUCER_PREFIX, producer.as_slice()].concat())
 }
 
 /// Parses an idempotency key; `None` if it is not a numbered one.
@@ -236,12 +236,12 @@ impl ProducerRecord {
         })
     }
 
-    fn read(store: &dyn Read, sender: &ProducerId) -> Result<Option<Self>> {
+    fn read(store: &dyn Read, producer: &ProducerId) -> Result<Option<Self>> {
         let mut record = None;
-        store.get_with(Table::Meta, &row_key(sender), &mut |row| {
+        store.get_with(Table::Meta, &row_key(producer), &mut |row| {
             record = Some(Self::decode(row));
         })?;
-        let corrupt = |e| Error::corrupt("row of a sender in table `meta`", e);
+        let corrupt = |e| Error::corrupt("row of a producer in table `meta`", e);
         record.transpose().map_err(corrupt)
     }
 }
@@ -322,17 +322,20 @@ impl Producers {
         numbered: &ProducerKey,
         now_millis: u64,
     ) -> Result<bool> {
-        let sender = &numbered.producer;
-        if !self.changed.contains_key(sender)
-            && !self.cached.contains_key(sender)
-            && let Some(record) = ProducerRecord::read(store, sender)?
+        let producer = &numbered.producer;
+        if !self.changed.contains_key(producer)
+            && !self.cached.contains_key(producer)
+            && let Some(record) = ProducerRecord::read(store, producer)?
         {
             if self.cached.len() >= PRODUCERS_MAX {
                 self.cached.clear();
             }
-            self.cached.insert(*sender, record);
+            self.cached.insert(*producer, record);
         }
-        let record = self.changed.get(sender).or_else(|| self.cached.get(sender));
+        let record = self
+            .changed
+            .get(producer)
+            .or_else(|| self.cached.get(producer));
         admits(record, numbered, now_millis)
     }
 
@@ -363,15 +366,19 @@ impl Producers {
         store: &dyn Read,
         numbered: &ProducerKey,
     ) -> Result<Option<Box<[u8]>>> {
-        let sender = &numbered.producer;
+        let producer = &numbered.producer;
         let of = |record: &ProducerRecord| {
             let found = record.answers.iter().find(|(n, _)| *n == numbered.sequence);
             found.map(|(_, answer)| answer.clone())
         };
-        if let Some(record) = self.changed.get(sender).or_else(|| self.cached.get(sender)) {
+        if let Some(record) = self
+            .changed
+            .get(producer)
+            .or_else(|| self.cached.get(producer))
+        {
             return Ok(of(record));
         }
-        Ok(ProducerRecord::read(store, sender)?.as_ref().and_then(of))
+        Ok(ProducerRecord::read(store, producer)?.as_ref().and_then(of))
     }
 
     /// Whether batches of the group were applied.
@@ -381,20 +388,20 @@ impl Producers {
 
     /// Appends the records changed by the group to the commit.
     pub(crate) fn put(&self, version: Version, batch: &mut WriteBatch) {
-        for (sender, record) in &self.changed {
-            batch.put(Table::Meta, row_key(sender), record.encode(version));
+        for (producer, record) in &self.changed {
+            batch.put(Table::Meta, row_key(producer), record.encode(version));
         }
     }
 
     /// Ends the group. If it was not committed, or that is unknown, the stored rows decide.
     pub(crate) fn end(&mut self, committed: bool) {
-        for (sender, record) in self.changed.drain() {
+        for (producer, record) in self.changed.drain() {
             let small =
                 record.runs.len() <= RUNS_KEPT_MAX && record.answer_bytes() <= ANSWERS_COPIED_MAX;
             if committed && small {
-                self.cached.insert(sender, record);
+                self.cached.insert(producer, record);
             } else {
-                self.cached.remove(&sender);
+                self.cached.remove(&producer);
             }
         }
     }

@@ -281,7 +281,7 @@ fn markers_that_are_nearly_numbered_are_refused() {
 
 /// A client that settles nothing: its row stays small where possible, and is limited otherwise.
 #[test]
-fn a_sender_has_one_row_of_bounded_size() {
+fn a_producer_has_one_row_of_bounded_size() {
     let small = Small::new();
     let apply = |number| {
         let mut empty = Batch::new();
@@ -395,19 +395,19 @@ proptest! {
 
     /// No batch is applied twice, no open batch is wrongly taken for applied, and no recent batch is refused.
     #[test]
-    fn senders_are_a_set_of_numbers(steps in steps()) {
+    fn producers_are_a_set_of_numbers(steps in steps()) {
         let mut small = Small::new();
         small.clock.advance(1_000 * HOUR);
         let mut model = Model::default();
         let mut names = 0;
         for step in steps {
             let ingested: Vec<ProducerKey> = match step {
-                Step::New(sender, ahead) => {
-                    let number = model.next.entry(sender).or_default();
-                    let open = model.open.entry(sender).or_default();
+                Step::New(producer, ahead) => {
+                    let number = model.next.entry(producer).or_default();
+                    let open = model.open.entry(producer).or_default();
                     open.insert(*number);
                     let n = ProducerKey {
-                        producer: [sender; 16],
+                        producer: [producer; 16],
                         sequence: *number,
                         settled_below: open.first().copied().unwrap_or_default(),
                         created_millis: small.clock.millis().saturating_add_signed(ahead * HOUR),

@@ -65,10 +65,10 @@ fn history_reads_what_was_archived() {
 }
 
 /// All queries on a small chain of files, as text.
-fn told(db: &Database, times: &[Version]) -> Vec<String> {
+fn answers(db: &Database, times: &[Version]) -> Vec<String> {
     let jobs: Vec<_> = (0..6).map(|n| vertex(db, &format!("job:{n}")).id).collect();
     let schema = db.schema().unwrap();
-    let mut told = Vec::new();
+    let mut lines = Vec::new();
     let mut scan = |what: &str, versions| {
         let select = EdgeSelect {
             types: Vec::new(),
@@ -82,7 +82,7 @@ fn told(db: &Database, times: &[Version]) -> Vec<String> {
             ControlFlow::Continue(())
         };
         db.scan_edges(&jobs, &select, sink).unwrap();
-        told.push(format!("{what}: {edges:?}"));
+        lines.push(format!("{what}: {edges:?}"));
     };
     scan("all versions", Versions::Range(VersionRange::ALL));
     for time in times {
@@ -102,7 +102,7 @@ fn told(db: &Database, times: &[Version]) -> Vec<String> {
             let file = vertex(db, &format!("file:/{n}")).id;
             for walk in [lineage, impact] {
                 let found = walk(db, file, &options, &NeverCancel);
-                told.push(match found {
+                lines.push(match found {
                     Ok(found) => render_json(&found, &schema),
                     Err(e) => e.to_string(),
                 });
@@ -112,9 +112,9 @@ fn told(db: &Database, times: &[Version]) -> Vec<String> {
         traversal.as_of = Some(*time);
         let budget = esker::model::traversal::Budget::default();
         let result = db.travel(&traversal, &budget, &NeverCancel).unwrap();
-        told.push(format!("{:?} {:?}", result.sets, result.complete));
+        lines.push(format!("{:?} {:?}", result.sets, result.complete));
     }
-    told
+    lines
 }
 
 /// Lineage reads a range of versions, and a scan of a range once omitted archived versions: the first writer of a file
@@ -140,18 +140,18 @@ fn scans_traversals_and_lineage_see_what_was_archived() {
         }
     }
     times.push(Version::MAX);
-    let before = told(&db, &times);
+    let before = answers(&db, &times);
     let attached = open(&path);
     for cut in [10, 11, 30, times.len() - 2] {
         db.compact(Some(times[cut]), &NeverCancel).unwrap();
         assert_eq!(
-            told(&db, &times),
+            answers(&db, &times),
             before,
             "what was superseded by {cut} is archived"
         );
     }
-    assert_eq!(told(&attached, &times), before, "from another process");
+    assert_eq!(answers(&attached, &times), before, "from another process");
     drop(attached);
     db.close().unwrap();
-    assert_eq!(told(&open(&path), &times), before, "opened again");
+    assert_eq!(answers(&open(&path), &times), before, "opened again");
 }

@@ -58,7 +58,7 @@ impl Clock {
     }
 
     /// Returns a timestamp clamped to the job: a clock jump must not date a write outside its job.
-    fn moment(&self, seconds: Option<f64>) -> Option<i64> {
+    fn clamped(&self, seconds: Option<f64>) -> Option<i64> {
         let seconds = seconds.filter(|_| self.relative)?;
         #[expect(
             clippy::cast_possible_truncation,
@@ -72,12 +72,12 @@ impl Clock {
     /// job's.
     pub(crate) fn interval(&self, interval: &Interval, any: &Interval) -> (i64, i64) {
         let end = self
-            .moment(interval.end)
-            .or_else(|| self.moment(any.end))
+            .clamped(interval.end)
+            .or_else(|| self.clamped(any.end))
             .unwrap_or(self.end_ns);
         let start = self
-            .moment(interval.start)
-            .or_else(|| self.moment(any.start))
+            .clamped(interval.start)
+            .or_else(|| self.clamped(any.start))
             .unwrap_or(self.start_ns);
         (start.min(end), end)
     }

@@ -141,7 +141,7 @@ impl<'a> Export<'a> {
             if let (Value::Timestamp(nanos), Some(argument)) =
                 (value, statement.arguments.get_mut(at))
             {
-                *argument = moment(*nanos);
+                *argument = time_text(*nanos);
             }
         }
         let (derived, _) = summary(said.into_iter());
@@ -250,7 +250,7 @@ impl<'a> Export<'a> {
         special.arguments = vec![Some(version.clone()), Some(general)];
         let mut generation = Statement::new(Kind::Generation, None);
         let time = timestamp(&edge.properties, "end").unwrap_or_else(|| edge.version.nanos());
-        generation.arguments = vec![Some(version), Some(run), moment(time)];
+        generation.arguments = vec![Some(version), Some(run), time_text(time)];
         properties(&mut generation, &edge.properties);
         for statement in [entity, special, generation] {
             self.document.statements.push(statement);
@@ -264,7 +264,7 @@ impl<'a> Export<'a> {
         let used = seen.map_or(general.clone(), |version| of_version(&general, version));
         let mut usage = Statement::new(Kind::Usage, None);
         let time = timestamp(&edge.properties, "start").unwrap_or_else(|| edge.version.nanos());
-        usage.arguments = vec![Some(run), Some(used), moment(time)];
+        usage.arguments = vec![Some(run), Some(used), time_text(time)];
         properties(&mut usage, &edge.properties);
         self.document.statements.push(usage);
     }
@@ -297,7 +297,7 @@ fn ended(edge: &Edge) -> Option<Version> {
     ))
 }
 
-fn moment(nanos: i64) -> Option<String> {
+fn time_text(nanos: i64) -> Option<String> {
     let at = jiff::Timestamp::from_nanosecond(i128::from(nanos)).ok()?;
     Some(at.to_string())
 }
@@ -347,7 +347,7 @@ fn push(statement: &mut Statement, name: &str, value: &Value) {
             });
             ProvValue::typed(text, format!("{XSD}hexBinary"))
         }
-        Value::Timestamp(nanos) => match moment(*nanos) {
+        Value::Timestamp(nanos) => match time_text(*nanos) {
             Some(text) => ProvValue::xsd(text, "dateTime"),
             None => return,
         },

@@ -112,7 +112,7 @@ impl Quads {
                 self.push(
                     subject.clone(),
                     &format!("{PROV}{property}"),
-                    moment(stated)?,
+                    date_time(stated)?,
                 )?;
             }
         }
@@ -194,7 +194,7 @@ impl Quads {
         for (at, (argument, (_, slot))) in arguments {
             let Some(stated) = argument else { continue };
             let value = if *slot == Slot::Time {
-                moment(stated)?
+                date_time(stated)?
             } else {
                 name(stated)?.into()
             };
@@ -208,7 +208,7 @@ impl Quads {
     }
 }
 
-fn moment(text: &str) -> Result<Term, ProvError> {
+fn date_time(text: &str) -> Result<Term, ProvError> {
     Ok(Literal::new_typed_literal(text, name(&format!("{XSD}dateTime"))?).into())
 }
 

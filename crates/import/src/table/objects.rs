@@ -20,7 +20,7 @@ const OF_ESKER: [&str; 3] = ["id", "created", "modified"];
 const ROLES_MAX: usize = 4_096;
 
 /// Prefix of the idempotency keys of batches.
-const MARKER: &[u8] = b"esker-objects/1/";
+const KEY_PREFIX: &[u8] = b"esker-objects/1/";
 
 /// Source of an ID attribute.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -141,7 +141,7 @@ impl ObjectRecord {
 
     /// Returns the idempotency key of a batch of records with these digests, so that the batch applies once. Another salt makes it another
     /// batch.
-    pub fn marker(salt: &[u8], digests: impl Iterator<Item = [u8; 16]>) -> Vec<u8> {
+    pub fn idempotency_key(salt: &[u8], digests: impl Iterator<Item = [u8; 16]>) -> Vec<u8> {
         let mut hasher = blake3::Hasher::new();
         hasher
             .update(&(salt.len() as u64).to_be_bytes())
@@ -149,11 +149,11 @@ impl ObjectRecord {
         for digest in digests {
             hasher.update(&digest);
         }
-        let mut marker = vec![0; MARKER.len() + 16];
-        let (head, tail) = marker.split_at_mut(MARKER.len());
-        head.copy_from_slice(MARKER);
+        let mut key = vec![0; KEY_PREFIX.len() + 16];
+        let (head, tail) = key.split_at_mut(KEY_PREFIX.len());
+        head.copy_from_slice(KEY_PREFIX);
         hasher.finalize_xof().fill(tail);
-        marker
+        key
     }
 }
 

@@ -304,9 +304,10 @@ fn markers_differ_between_ranges() {
         .collect();
     // An equal object in another line is another record.
     assert_ne!(digests[0], digests[1]);
-    let marker = |salt: &[u8], of: &[[u8; 16]]| ObjectRecord::marker(salt, of.iter().copied());
-    assert_eq!(marker(b"x", &digests), marker(b"x", &digests));
-    assert_ne!(marker(b"x", &digests), marker(b"y", &digests));
-    assert_ne!(marker(b"x", &digests), marker(b"x", &digests[..2]));
-    assert!(marker(b"x", &digests).starts_with(b"esker-objects/1/"));
+    let key_of =
+        |salt: &[u8], of: &[[u8; 16]]| ObjectRecord::idempotency_key(salt, of.iter().copied());
+    assert_eq!(key_of(b"x", &digests), key_of(b"x", &digests));
+    assert_ne!(key_of(b"x", &digests), key_of(b"y", &digests));
+    assert_ne!(key_of(b"x", &digests), key_of(b"x", &digests[..2]));
+    assert!(key_of(b"x", &digests).starts_with(b"esker-objects/1/"));
 }

@@ -73,7 +73,7 @@ impl<'a> FieldValue<'a> {
     }
 }
 
-fn moment<'a>(version: Version) -> FieldValue<'a> {
+fn timestamp<'a>(version: Version) -> FieldValue<'a> {
     FieldValue::Computed(ValueRef::Timestamp(version.nanos()))
 }
 
@@ -95,7 +95,7 @@ impl<'a> VertexFields<'a> {
                     .map(|t| FieldValue::Computed(ValueRef::String(t)));
             }
             "key" => return Some(FieldValue::Computed(ValueRef::String(&vertex.key))),
-            "version" | "modified" => return Some(moment(vertex.version)),
+            "version" | "modified" => return Some(timestamp(vertex.version)),
             "id" => {
                 if let Some(id) = object() {
                     return Some(FieldValue::Computed(ValueRef::I64(id.0 as i64)));
@@ -118,7 +118,7 @@ impl<'a> EdgeFields<'a> {
             "type" => self
                 .type_name
                 .map(|t| FieldValue::Computed(ValueRef::String(t))),
-            "version" => Some(moment(self.edge.version)),
+            "version" => Some(timestamp(self.edge.version)),
             _ => self.edge.properties.get(name).map(FieldValue::Stored),
         }
     }

@@ -1,7 +1,7 @@
 //! Parser of operands: values, sizes, durations, times.
 
 use super::error::{FilterErrorKind as Kind, FilterFault, Span, excerpt};
-use super::operator::moment;
+use super::operator::instant;
 use super::parse::Parser;
 use super::times::time_bounds;
 use super::token::{Part, Token};
@@ -35,7 +35,7 @@ impl Parser<'_> {
     /// Reads a single value; a range of time is refused.
     pub(super) fn value(&mut self, depth: usize) -> Result<Value, FilterFault> {
         let (operand, span) = self.operand_nested(depth)?;
-        moment(operand, span)
+        instant(operand, span)
     }
 
     fn operand_nested(&mut self, depth: usize) -> Result<(Operand, Span), FilterFault> {
@@ -193,8 +193,8 @@ impl Parser<'_> {
                 let (_, ago) = self.take()?;
                 let span = span.to(ago);
                 let now = self.now("`ago`", span)?;
-                let moment = moved(now, -nanos, span)?;
-                Ok(Operand::TimeRange(moment, moment))
+                let instant = moved(now, -nanos, span)?;
+                Ok(Operand::TimeRange(instant, instant))
             }
             Quantity::Number(_) if self.token.is_word("ago") => Err(FilterFault::new(
                 span,
@@ -270,9 +270,9 @@ impl Parser<'_> {
     }
 }
 
-fn moved(moment: i64, by: i128, span: Span) -> Result<i64, FilterFault> {
-    let moment = i128::from(moment).checked_add(by);
-    moment
+fn moved(instant: i64, by: i128, span: Span) -> Result<i64, FilterFault> {
+    let instant = i128::from(instant).checked_add(by);
+    instant
         .and_then(|m| i64::try_from(m).ok())
         .ok_or_else(|| too_long(span))
 }

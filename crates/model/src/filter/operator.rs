@@ -285,7 +285,7 @@ fn time_range(first: i64, last: i64) -> Test {
 }
 
 /// Returns the single instant or value of an operand.
-pub(super) fn moment(operand: Operand, span: Span) -> Result<Value, FilterFault> {
+pub(super) fn instant(operand: Operand, span: Span) -> Result<Value, FilterFault> {
     match operand {
         Operand::Value(value) => Ok(value),
         Operand::TimeRange(first, last) if first == last => Ok(Value::Timestamp(first)),

@@ -352,7 +352,7 @@ impl<'a> Parser<'a> {
             }
             if self.token.is_word("IN") {
                 self.take()?;
-                let test = Test::Contains(super::operator::moment(operand, span)?);
+                let test = Test::Contains(super::operator::instant(operand, span)?);
                 let name = self.name(NAME)?;
                 return Ok(Expr::term(
                     name,

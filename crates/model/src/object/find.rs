@@ -223,7 +223,7 @@ pub struct TagWhere {
     pub change: TagChange,
     /// The principal of the change. Objects that the principal may not change are skipped and counted.
     pub principal: Option<Principal>,
-    /// Whether only to count the objects.
+    /// If true, objects are counted and not changed.
     pub dry_run: bool,
     /// Idempotency key; see [`crate::Batch::idempotency_key`].
     pub idempotency_key: Option<Vec<u8>>,

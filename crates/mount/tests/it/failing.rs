@@ -82,7 +82,7 @@ impl Drop for FailingMount {
 
 type Answer<T> = Result<T, Errno>;
 
-fn told<T>(done: io::Result<T>) -> Answer<T> {
+fn with_errno<T>(done: io::Result<T>) -> Answer<T> {
     done.map_err(Errno::from)
 }
 
@@ -101,7 +101,7 @@ impl FailingFs {
     }
 
     fn look(&self, path: &Path) -> Answer<FileAttr> {
-        let found = told(fs::symlink_metadata(path))?;
+        let found = with_errno(fs::symlink_metadata(path))?;
         let number = if path == self.below { 1 } else { found.ino() };
         let within = path.strip_prefix(&self.below).unwrap().to_owned();
         self.paths.lock().unwrap().insert(number, within);
@@ -131,7 +131,7 @@ impl FailingFs {
 
     fn open_file(&self, number: INodeNo) -> Answer<File> {
         self.sound()?;
-        told(
+        with_errno(
             OpenOptions::new()
                 .read(true)
                 .write(true)
@@ -189,10 +189,10 @@ impl Filesystem for FailingFs {
         let set = size
             .map_or(Ok(()), |size| {
                 self.open_file(ino)
-                    .and_then(|file| told(file.set_len(size)))
+                    .and_then(|file| with_errno(file.set_len(size)))
             })
             .and_then(|()| match mode {
-                Some(mode) => told(fs::set_permissions(
+                Some(mode) => with_errno(fs::set_permissions(
                     &path,
                     fs::Permissions::from_mode(mode & 0o7777),
                 )),
@@ -207,12 +207,17 @@ impl Filesystem for FailingFs {
 
     fn mkdir(&self, _: &Request, parent: INodeNo, name: &OsStr, _: u32, _: u32, reply: ReplyEntry) {
         let path = self.path(parent).join(name);
-        let made = self.sound().and_then(|()| told(fs::create_dir(&path)));
+        let made = self
+            .sound()
+            .and_then(|()| with_errno(fs::create_dir(&path)));
         entry(reply, made.and_then(|()| self.look(&path)));
     }
 
     fn unlink(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        done(reply, told(fs::remove_file(self.path(parent).join(name))));
+        done(
+            reply,
+            with_errno(fs::remove_file(self.path(parent).join(name))),
+        );
     }
 
     fn rename(
@@ -229,7 +234,9 @@ impl Filesystem for FailingFs {
             self.path(parent).join(name),
             self.path(newparent).join(newname),
         );
-        let moved = self.sound().and_then(|()| told(fs::rename(from, &to)));
+        let moved = self
+            .sound()
+            .and_then(|()| with_errno(fs::rename(from, &to)));
         done(reply, moved.and_then(|()| self.look(&to).map(drop)));
     }
 
@@ -244,7 +251,7 @@ impl Filesystem for FailingFs {
         reply: ReplyCreate,
     ) {
         let path = self.path(parent).join(name);
-        let made = self.sound().and_then(|()| told(File::create(&path)));
+        let made = self.sound().and_then(|()| with_errno(File::create(&path)));
         match made.and_then(|_| self.look(&path)) {
             Ok(found) => {
                 reply.created(
@@ -280,7 +287,7 @@ impl Filesystem for FailingFs {
         let mut bytes = vec![0; size as usize];
         let read = self
             .open_file(ino)
-            .and_then(|file| told(file.read_at(&mut bytes, offset)));
+            .and_then(|file| with_errno(file.read_at(&mut bytes, offset)));
         match read {
             Ok(n) => reply.data(&bytes[..n]),
             Err(e) => reply.error(e),
@@ -301,7 +308,7 @@ impl Filesystem for FailingFs {
     ) {
         let written = self
             .open_file(ino)
-            .and_then(|file| told(file.write_all_at(data, offset)));
+            .and_then(|file| with_errno(file.write_all_at(data, offset)));
         match written {
             Ok(()) => reply.written(u32::try_from(data.len()).unwrap()),
             Err(e) => reply.error(e),

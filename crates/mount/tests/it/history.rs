@@ -169,7 +169,7 @@ fn nothing<T>(_: T) -> String {
     String::new()
 }
 
-fn told(meta: &fs::Metadata) -> String {
+fn metadata_text(meta: &fs::Metadata) -> String {
     let size = if meta.is_dir() { 0 } else { meta.len() };
     // A time that was set is compared, not the time of the run.
     let time = if meta.mtime() < 1_700_000_000 {
@@ -266,7 +266,7 @@ fn plain(root: &Path, open: &[Option<File>; FILES], step: &Step) -> Said {
             }
             io(file.sync_all(), nothing)
         }
-        Step::StatOpen(f) => io(file(*f)?.metadata(), |m| told(&m)),
+        Step::StatOpen(f) => io(file(*f)?.metadata(), |m| metadata_text(&m)),
         Step::Write(path, ..) | Step::Append(path, ..) | Step::Read(path) if is_pipe(&at(path)) => {
             Ok("a pipe".into())
         }
@@ -339,7 +339,7 @@ fn plain(root: &Path, open: &[Option<File>; FILES], step: &Step) -> Said {
             ),
             nothing,
         ),
-        Step::Stat(path) => io(fs::symlink_metadata(at(path)), |m| told(&m)),
+        Step::Stat(path) => io(fs::symlink_metadata(at(path)), |m| metadata_text(&m)),
         Step::List(path) => io(names(&at(path)), |n| n.join(" ")),
         Step::SetXattr(path, name, size) => os(
             rustix::fs::setxattr(at(path), *name, &vec![b'x'; *size], XattrFlags::empty()),
@@ -375,7 +375,7 @@ fn all(root: &Path) -> BTreeMap<String, String> {
     let mut left = vec![root.to_path_buf()];
     while let Some(path) = left.pop() {
         let meta = fs::symlink_metadata(&path).unwrap();
-        let mut line = told(&meta) + ", ";
+        let mut line = metadata_text(&meta) + ", ";
         if meta.is_dir() {
             left.extend(names(&path).unwrap().into_iter().map(|n| path.join(n)));
         } else if meta.is_file() {

@@ -71,7 +71,7 @@ fn opening() {
             open(&dangling, OFlags::CREATE | OFlags::WRONLY)
         });
         let made = c.path("target").is_file();
-        c.holds("created at the link's target", made);
+        c.check("created at the link's target", made);
         let long = c.path(&"n".repeat(255));
         c.expect("255 bytes", ROOT, OK, || {
             open(&long, OFlags::CREATE | OFlags::WRONLY)
@@ -123,7 +123,7 @@ fn opening() {
             )
         });
         let number = fs::metadata(&device).unwrap().rdev();
-        c.holds("a device keeps its number", number == 0x103);
+        c.check("a device keeps its number", number == 0x103);
         c.expect(
             "a device where there are none",
             ROOT,
@@ -143,7 +143,7 @@ fn modes_and_owners() {
         let mine = c.file("mine", ADA, 0o644);
         for bits in [0o000, 0o111, 0o640, 0o777, 0o4755, 0o1777] {
             c.expect("chmod", ADA, OK, || chmod(&mine, bits));
-            c.holds("the mode that was set", mode(&mine) == bits);
+            c.check("the mode that was set", mode(&mine) == bits);
         }
         c.expect("chmod", NOBODY, Some(Errno::PERM), || chmod(&mine, 0o777));
         let other = c.file("other", ADA, 0o644);
@@ -154,11 +154,11 @@ fn modes_and_owners() {
             OK,
             || chmod(&other, 0o2755),
         );
-        c.holds("it is not set", mode(&other) == 0o755);
+        c.check("it is not set", mode(&other) == 0o755);
         c.expect("of one's own", ADA, OK, || chmod(&mine, 0o2755));
-        c.holds("it is set", mode(&mine) == 0o2755);
+        c.check("it is set", mode(&mine) == 0o2755);
         let changed = changes(&mine, || chmod(&mine, 0o700).unwrap());
-        c.holds("chmod is a change", changed);
+        c.check("chmod is a change", changed);
 
         c.expect("give away", ADA, Some(Errno::PERM), || {
             chown(&mine, Some(65_534), None)
@@ -176,19 +176,19 @@ fn modes_and_owners() {
             chown(&mine, Some(65_534), Some(65_534))
         });
         let meta = fs::metadata(&mine).unwrap();
-        c.holds("its owner", (meta.uid(), meta.gid()) == (65_534, 65_534));
+        c.check("its owner", (meta.uid(), meta.gid()) == (65_534, 65_534));
         chmod(&mine, 0o6755).unwrap();
         c.expect("chown by its owner", NOBODY, OK, || {
             chown(&mine, None, Some(65_534))
         });
-        c.holds("chown takes privileges", mode(&mine) == 0o755);
+        c.check("chown takes privileges", mode(&mine) == 0o755);
         let link = c.path("link");
         std::os::unix::fs::symlink("nowhere", &link).unwrap();
         c.expect("of a link itself", ROOT, OK, || {
             chown(&link, Some(1_000), Some(1_000))
         });
         let uid = fs::symlink_metadata(&link).unwrap().uid();
-        c.holds("a link's owner", uid == 1_000);
+        c.check("a link's owner", uid == 1_000);
         let absent = c.path("none");
         c.expect("of nothing", ROOT, Some(Errno::NOENT), || {
             chown(&absent, Some(0), None)
@@ -200,20 +200,20 @@ fn modes_and_owners() {
             let file = rustix::fs::open(&program, OFlags::WRONLY, Mode::empty())?;
             rustix::io::write(&file, b"x").map(drop)
         });
-        c.holds("writing takes privileges", mode(&program) == 0o777);
+        c.check("writing takes privileges", mode(&program) == 0o777);
         chmod(&program, 0o6777).unwrap();
         c.expect("cut a program of others", NOBODY, OK, || {
             let file = rustix::fs::open(&program, OFlags::WRONLY, Mode::empty())?;
             rustix::fs::ftruncate(&file, 0)
         });
-        c.holds("cutting takes privileges", mode(&program) == 0o777);
+        c.check("cutting takes privileges", mode(&program) == 0o777);
         // Set-group-id of a file that the group may not execute is kept for members of the group.
         chmod(&program, 0o6767).unwrap();
         c.expect("write a program of their group", ADA, OK, || {
             let file = rustix::fs::open(&program, OFlags::WRONLY, Mode::empty())?;
             rustix::io::write(&file, b"x").map(drop)
         });
-        c.holds("the group's bit stays", mode(&program) == 0o2767);
+        c.check("the group's bit stays", mode(&program) == 0o2767);
         let source = c.file("source", ROOT, 0o644);
         fs::write(&source, "text").unwrap();
         chmod(&program, 0o6767).unwrap();
@@ -221,14 +221,14 @@ fn modes_and_owners() {
             let file = rustix::fs::open(&program, OFlags::WRONLY, Mode::empty())?;
             rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, 100)
         });
-        c.holds("allocating takes privileges", mode(&program) == 0o767);
+        c.check("allocating takes privileges", mode(&program) == 0o767);
         chmod(&program, 0o6777).unwrap();
         c.expect("copy into a program", NOBODY, OK, || {
             let from = rustix::fs::open(&source, OFlags::RDONLY, Mode::empty())?;
             let to = rustix::fs::open(&program, OFlags::WRONLY, Mode::empty())?;
             rustix::fs::copy_file_range(&from, None, &to, None, 4)
         });
-        c.holds("copying takes privileges", mode(&program) == 0o777);
+        c.check("copying takes privileges", mode(&program) == 0o777);
         // cap_setuid=ep, as `setcap` writes it.
         let capability = [
             1, 0, 0, 2, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
@@ -240,7 +240,7 @@ fn modes_and_owners() {
             rustix::io::write(&file, b"x").map(drop)
         });
         let left = rustix::fs::getxattr(&program, name, &mut [0; 64]);
-        c.holds("writing takes capabilities", left == Err(Errno::NODATA));
+        c.check("writing takes capabilities", left == Err(Errno::NODATA));
         // A program that has written sees at once that the privileges are gone, although the kernel had the mode in its cache.
         for how in [OFlags::empty(), OFlags::DIRECT] {
             chmod(&program, 0o6777).unwrap();
@@ -305,9 +305,9 @@ fn directories() {
             rustix::fs::rmdir(new.join("."))
         });
         let links = fs::metadata(&closed).unwrap().nlink();
-        c.holds("three links of a directory with one in it", links == 3);
+        c.check("three links of a directory with one in it", links == 3);
         let changed = changes(&closed, || rustix::fs::rmdir(&new).unwrap());
-        c.holds("rmdir is a change of the directory above", changed);
+        c.check("rmdir is a change of the directory above", changed);
         let inherits = c.directory("inherits", ROOT, 0o777);
         chown(&inherits, None, Some(2_000)).unwrap();
         chmod(&inherits, 0o2777).unwrap();
@@ -316,7 +316,7 @@ fn directories() {
             mkdir(&below)
         });
         let meta = fs::metadata(&below).unwrap();
-        c.holds(
+        c.check(
             "gets its group and the bit",
             meta.gid() == 2_000 && mode(&below) == 0o2755,
         );
@@ -325,7 +325,7 @@ fn directories() {
             open(&inside, OFlags::CREATE | OFlags::WRONLY)
         });
         let gid = fs::metadata(&inside).unwrap().gid();
-        c.holds("gets its group", gid == 2_000);
+        c.check("gets its group", gid == 2_000);
         let unread = c.directory("unread", ROOT, 0o711);
         fs::write(unread.join("f"), "").unwrap();
         c.expect("list 0711", NOBODY, Some(Errno::ACCESS), || {
@@ -339,7 +339,7 @@ fn directories() {
             let entries = fs::read_dir(&unread).unwrap();
             entries.flatten().count()
         });
-        c.holds("names in 0744 are read", names == 1);
+        c.check("names in 0744 are read", names == 1);
         c.expect("through 0744", NOBODY, Some(Errno::ACCESS), || {
             rustix::fs::stat(unread.join("f"))
         });

@@ -29,7 +29,7 @@ fn renaming() {
             rename(&d, &e)
         });
         c.expect("over an empty one", ADA, OK, || rename(&e, &d));
-        c.holds("its file came along", d.join("f").exists());
+        c.check("its file came along", d.join("f").exists());
         c.expect("into itself", ADA, Some(Errno::INVAL), || {
             rename(&d, &d.join("x"))
         });
@@ -86,7 +86,7 @@ fn renaming() {
         c.expect("exchanging two files", ADA, OK, || {
             replace(RenameFlags::EXCHANGE)
         });
-        c.holds(
+        c.check(
             "each has the path of the other",
             numbers() == [second, first],
         );
@@ -101,7 +101,7 @@ fn renaming() {
             exchange(&b, &nowhere)
         });
         c.expect("a file with a directory", ADA, OK, || exchange(&b, &d));
-        c.holds("both are there", b.is_dir() && d.is_file());
+        c.check("both are there", b.is_dir() && d.is_file());
         c.expect("and back", ADA, OK, || exchange(&b, &d));
         let inner = c.directory("d/inner", ADA, 0o755);
         c.expect(
@@ -128,11 +128,11 @@ fn renaming() {
             rename(&b, &hard)
         });
         let both = b.exists() && hard.exists();
-        c.holds("does nothing", both);
+        c.check("does nothing", both);
         let kept = fs::File::open(&other).unwrap();
         rename(&b, &other).unwrap();
         let links = kept.metadata().unwrap().nlink();
-        c.holds("what was there has no name any more", links == 0);
+        c.check("what was there has no name any more", links == 0);
     });
 }
 
@@ -142,8 +142,8 @@ fn links_and_removal() {
         let (file, second) = (c.file("file", ADA, 0o644), c.path("second"));
         c.expect("link", ADA, OK, || link(&file, &second));
         let links = fs::metadata(&file).unwrap().nlink();
-        c.holds("two links", links == 2);
-        c.holds(
+        c.check("two links", links == 2);
+        c.check(
             "one file",
             fs::metadata(&file).unwrap().ino() == fs::metadata(&second).unwrap().ino(),
         );
@@ -159,16 +159,16 @@ fn links_and_removal() {
             link(&to, &second)
         });
         fs::write(&second, "both").unwrap();
-        c.holds(
+        c.check(
             "what one gets, the other has",
             fs::read(&file).unwrap() == b"both",
         );
         c.expect("unlink", ADA, OK, || rustix::fs::unlink(&file));
         let links = fs::metadata(&second).unwrap().nlink();
-        c.holds("one link is left", links == 1);
+        c.check("one link is left", links == 1);
         c.expect("link of the other name", ADA, OK, || link(&second, &file));
         let changed = changes(&second, || rustix::fs::unlink(&file).unwrap());
-        c.holds("to lose a name is a change", changed);
+        c.check("to lose a name is a change", changed);
         let closed = c.directory("closed", ROOT, 0o755);
         fs::write(closed.join("f"), "").unwrap();
         c.expect(
@@ -202,13 +202,13 @@ fn links_and_removal() {
             });
             let mut content = vec![0; size];
             let read = std::os::unix::fs::FileExt::read_exact_at(&kept, &mut content, 0).is_ok();
-            c.holds(
+            c.check(
                 "its content is there while it is open",
                 read && content == vec![7; size],
             );
             std::os::unix::fs::FileExt::write_all_at(&kept, b"more", size as u64).unwrap();
             let meta = kept.metadata().unwrap();
-            c.holds(
+            c.check(
                 "it grows",
                 meta.len() == size as u64 + 4 && meta.nlink() == 0,
             );
@@ -218,7 +218,7 @@ fn links_and_removal() {
         c.expect("a link of 4,095 bytes", ADA, OK, || {
             rustix::fs::symlink(&target, &link_path)
         });
-        c.holds(
+        c.check(
             "says what it was made of",
             fs::read_link(&link_path).unwrap().as_os_str().len() == 4_095,
         );
@@ -234,11 +234,11 @@ fn times() {
         let file = c.file("file", ADA, 0o666);
         c.expect("set", ADA, OK, || utimes(&file, 7, 9));
         let meta = fs::metadata(&file).unwrap();
-        c.holds(
+        c.check(
             "nanoseconds are kept",
             (meta.atime_nsec(), meta.mtime_nsec()) == (7, 9),
         );
-        c.holds(
+        c.check(
             "and seconds",
             (meta.atime(), meta.mtime()) == (1_000, 1_000),
         );
@@ -248,7 +248,7 @@ fn times() {
         c.expect("now, by who may write", NOBODY, OK, || {
             utimes(&file, UTIME_NOW, UTIME_NOW)
         });
-        c.holds(
+        c.check(
             "is now",
             fs::metadata(&file).unwrap().mtime() > 1_600_000_000,
         );
@@ -258,13 +258,13 @@ fn times() {
         });
         c.expect("one of them", ADA, OK, || utimes(&file, UTIME_OMIT, 5));
         let meta = fs::metadata(&file).unwrap();
-        c.holds(
+        c.check(
             "the other stays",
             meta.mtime() == 1_000 && meta.atime() > 1_600_000_000,
         );
         let changed = changes(&file, || fs::write(&file, "text").unwrap());
-        c.holds("writing is a change", changed);
-        c.holds(
+        c.check("writing is a change", changed);
+        c.check(
             "of its content",
             fs::metadata(&file).unwrap().mtime() > 1_600_000_000,
         );
@@ -274,17 +274,17 @@ fn times() {
         utimes(&file, 4, 4).unwrap();
         drop(kept);
         let meta = fs::metadata(&file).unwrap();
-        c.holds(
+        c.check(
             "what is set last holds, also where it was written before",
             (meta.mtime(), meta.mtime_nsec()) == (1_000, 4),
         );
         let directory = c.directory("d", ADA, 0o755);
         let changed = changes(&directory, || fs::write(directory.join("f"), "").unwrap());
-        c.holds("a directory changes with its entries", changed);
+        c.check("a directory changes with its entries", changed);
         let link = c.path("link");
         std::os::unix::fs::symlink("nowhere", &link).unwrap();
         c.expect("of a link itself", ROOT, OK, || utimes(&link, 1, 2));
-        c.holds(
+        c.check(
             "its own",
             fs::symlink_metadata(&link).unwrap().mtime_nsec() == 2,
         );

@@ -40,7 +40,7 @@ impl Case<'_> {
         }
     }
 
-    pub(crate) fn holds(&mut self, what: &str, holds: bool) {
+    pub(crate) fn check(&mut self, what: &str, holds: bool) {
         self.count += 1;
         if !holds {
             self.told.push(format!("{what} does not hold"));

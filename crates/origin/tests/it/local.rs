@@ -46,29 +46,29 @@ async fn folders_are_as_they_are() {
 }
 
 /// Waits for a notification about a path; skips those about other paths.
-async fn told(
+async fn notification(
     changes: &mut Receiver<Notification>,
     path: &[u8],
     wanted: impl Fn(&Notification) -> bool,
 ) -> Notification {
     let found = timeout(HANG, async {
         loop {
-            let told = changes.recv().await.unwrap();
+            let received = changes.recv().await.unwrap();
             let (Notification::Changed(of, _)
             | Notification::Deleted(of)
-            | Notification::Missed(of)) = &told
+            | Notification::Missed(of)) = &received
             else {
                 continue;
             };
-            if **of == *path && wanted(&told) {
-                return told;
+            if **of == *path && wanted(&received) {
+                return received;
             }
         }
     });
     let printable = String::from_utf8_lossy(path);
     found
         .await
-        .unwrap_or_else(|_| panic!("nothing is told of {printable}"))
+        .unwrap_or_else(|_| panic!("no notification of {printable} was received"))
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -96,31 +96,31 @@ async fn changes_are_told() {
     assert_eq!(nothing, PathMetadata::Absent);
 
     fs::write(at("a/file"), "four").unwrap();
-    told(
+    notification(
         &mut changes,
         &path("a/file"),
         |t| matches!(t, Notification::Changed(_, a) if a.size == Some(4)),
     )
     .await;
     fs::write(at("a/b/new"), "").unwrap();
-    told(&mut changes, &path("a/b/new"), |t| {
+    notification(&mut changes, &path("a/b/new"), |t| {
         matches!(t, Notification::Changed(..))
     })
     .await;
     fs::remove_file(at("a/b/new")).unwrap();
-    told(&mut changes, &path("a/b/new"), |t| {
+    notification(&mut changes, &path("a/b/new"), |t| {
         matches!(t, Notification::Deleted(_))
     })
     .await;
     // Below a directory that did not exist when it was requested.
     fs::create_dir(at("a/later")).unwrap();
-    told(&mut changes, &path("a/later"), |t| {
+    notification(&mut changes, &path("a/later"), |t| {
         matches!(t, Notification::Missed(_))
     })
     .await;
     // An ancestor of a requested path is renamed.
     fs::rename(at("a"), at("z")).unwrap();
-    told(&mut changes, &path("a"), |t| {
+    notification(&mut changes, &path("a"), |t| {
         matches!(t, Notification::Deleted(_))
     })
     .await;
@@ -128,7 +128,7 @@ async fn changes_are_told() {
     fs::write(at("z/b/new"), "").unwrap();
     fs::write(at("z/file"), "").unwrap();
     fs::create_dir_all(at("a/b")).unwrap();
-    told(&mut changes, &path("a"), |t| {
+    notification(&mut changes, &path("a"), |t| {
         matches!(t, Notification::Missed(_))
     })
     .await;
@@ -138,8 +138,11 @@ async fn changes_are_told() {
         .unwrap();
     assert!(matches!(found, PathMetadata::Listing { children, .. } if children.is_empty()));
     fs::write(at("a/b/again"), "").unwrap();
-    let told = told(&mut changes, &path("a/b/again"), |_| true).await;
-    assert!(matches!(told, Notification::Changed(..)), "{told:?}");
+    let received = notification(&mut changes, &path("a/b/again"), |_| true).await;
+    assert!(
+        matches!(received, Notification::Changed(..)),
+        "{received:?}"
+    );
 }
 
 /// Requests per second: `cargo test -p esker-origin --test it -- --ignored --nocapture local::speed`.

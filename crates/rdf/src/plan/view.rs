@@ -24,13 +24,13 @@ pub struct PlanNode {
 /// Counts of an operator.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct PlanRun {
-    /// Number of its runs.
+    /// Number of runs of the operator.
     pub runs: u64,
-    /// Solutions that it read, of all runs.
+    /// Number of solutions that the operator read in all runs.
     pub rows_in: u64,
-    /// Its solutions, of all runs.
+    /// Number of solutions that the operator returned in all runs.
     pub rows_out: u64,
-    /// Time in nanoseconds, with that of its inputs; a step's is without that of later steps.
+    /// Time of all runs in nanoseconds. It includes the time of the inputs; the time of a step excludes that of later steps.
     pub nanos: u64,
 }
 

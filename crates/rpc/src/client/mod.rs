@@ -290,7 +290,7 @@ impl Client {
         mut call: impl FnMut(&Arc<Connection>) -> Result<T, CallError>,
     ) -> Result<T> {
         let patience = self.shared.address.patience;
-        let mut troubled: Option<Instant> = None;
+        let mut failing: Option<Instant> = None;
         let mut pause = Duration::from_millis(5);
         loop {
             let mut error: fn(String) -> Error = Error::Unavailable;
@@ -310,7 +310,7 @@ impl Client {
                     (message, after)
                 }
             };
-            let since = *troubled.get_or_insert_with(Instant::now);
+            let since = *failing.get_or_insert_with(Instant::now);
             let left = patience.saturating_sub(since.elapsed());
             if left.is_zero() {
                 return Err(error(format!(

@@ -4,7 +4,7 @@ use super::{Access, ClientIdentity, ClientRights};
 use crate::http::{Bound, Session};
 use crate::settings::Loopback;
 use axum::body::Body;
-use esker_access::origin_check::{ForeignRequest, Sender};
+use esker_access::origin_check::{ForeignRequest, OriginHeaders};
 use esker_access::peer::is_mapped;
 use esker_access::proof::EXPORTER_BYTES;
 use esker_access::slots::Slot;
@@ -256,19 +256,19 @@ pub(super) fn key_text(key: &PublicKey) -> String {
 }
 
 /// Origin headers of a request.
-fn sender<B>(request: &Request<B>) -> Sender<'_> {
+fn origin_headers<B>(request: &Request<B>) -> OriginHeaders<'_> {
     let header = |name: &str| {
         let value = request.headers().get(name)?;
         Some(value.to_str().unwrap_or_default())
     };
     let authority = request.uri().authority();
-    Sender::of(header, authority.map(http::uri::Authority::as_str))
+    OriginHeaders::of(header, authority.map(http::uri::Authority::as_str))
 }
 
 impl Requester {
     /// Creates the sender of a request on a connection.
     pub(crate) fn of<B>(access: &Access, caller: &Arc<Caller>, request: &Request<B>) -> Self {
-        let sender = sender(request);
+        let headers = origin_headers(request);
         let shown = request.headers().get(header::AUTHORIZATION);
         let shown = shown.and_then(|v| v.to_str().ok());
         let token = shown.and_then(|text| {
@@ -281,8 +281,8 @@ impl Requester {
             caller: Arc::clone(caller),
             token,
             cookie: crate::http::cookie(request.headers(), caller.encrypted()).map(Into::into),
-            is_cross_site: sender.is_crossed(),
-            foreign: access.foreign(&sender, request.uri().path()),
+            is_cross_site: headers.is_crossed(),
+            foreign: access.foreign(&headers, request.uri().path()),
         }
     }
 

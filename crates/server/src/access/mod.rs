@@ -20,7 +20,7 @@ use axum::body::Body;
 use caller::Denied;
 use esker_access::grants::RightsEntry;
 use esker_access::host_key::NAME;
-use esker_access::origin_check::{ForeignRequest, Sender};
+use esker_access::origin_check::{ForeignRequest, OriginHeaders};
 use esker_access::{
     Folder, Granted, HostKey, KeyData, Refused, Rights, Role, fingerprint, peer, strict_modes, tls,
 };
@@ -92,7 +92,7 @@ impl Access {
 
     /// Returns why the user of the process that sent a request does not authenticate it, if so. The settings have the origins that may
     /// use SPARQL (`sparql.read_origins`, `sparql.write_origins`); their rights are checked where SPARQL is answered.
-    fn foreign(&self, sender: &Sender<'_>, path: &str) -> Option<ForeignRequest> {
+    fn foreign(&self, headers: &OriginHeaders<'_>, path: &str) -> Option<ForeignRequest> {
         let is_own = |host: &str| {
             let own = self.authority.get();
             own.is_some_and(|own| own.eq_ignore_ascii_case(host))
@@ -103,13 +103,13 @@ impl Access {
                 path.strip_prefix(root)
                     .is_some_and(|r| r.is_empty() || r.starts_with('/'))
             });
-        let named = sender
+        let named = headers
             .origin()
             .is_some_and(|origin| self.origins.iter().any(|o| o == "*" || o == origin));
         let looked = if rdf && named {
-            sender.is_direct(is_own)
+            headers.is_direct(is_own)
         } else {
-            sender.is_own(is_own)
+            headers.is_own(is_own)
         };
         looked.err()
     }

@@ -79,7 +79,7 @@ struct Peer {
     /// Locked by the task that connects.
     connecting: tokio::sync::Mutex<Option<FailedAttempt>>,
     /// Reason why the server cannot be reached, if it was tried.
-    trouble: Mutex<Option<String>>,
+    failure: Mutex<Option<String>>,
     calls: AtomicU64,
     failed: AtomicU64,
     micros: AtomicU64,
@@ -125,7 +125,7 @@ impl ServerHost {
                 greeting: config.greeting(me, id),
                 link: Mutex::default(),
                 connecting: tokio::sync::Mutex::default(),
-                trouble: Mutex::default(),
+                failure: Mutex::default(),
                 calls: AtomicU64::new(0),
                 failed: AtomicU64::new(0),
                 micros: AtomicU64::new(0),
@@ -160,10 +160,10 @@ impl ServerHost {
     }
 
     /// Reason why a server cannot be reached, if it was tried and failed.
-    pub(super) fn trouble(&self, server: ServerId) -> Option<String> {
+    pub(super) fn failure(&self, server: ServerId) -> Option<String> {
         let peer = self.peers.get(server.0 as usize)?.as_ref()?;
-        let trouble = peer.trouble.lock().unwrap_or_else(PoisonError::into_inner);
-        trouble.clone()
+        let failure = peer.failure.lock().unwrap_or_else(PoisonError::into_inner);
+        failure.clone()
     }
 
     /// Present addresses of the other servers, by number; `None` for this one.
@@ -342,8 +342,8 @@ impl Peer {
         })
     }
 
-    fn note(&self, trouble: Option<String>) {
-        *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = trouble;
+    fn note(&self, failure: Option<String>) {
+        *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = failure;
     }
 
     fn current_link(&self) -> Option<Arc<PeerLink>> {

@@ -209,13 +209,13 @@ impl Cluster {
         self.runtime.spawn(async move {
             let mut before = None;
             while cluster.strong_count() > 0 {
-                let trouble = window.figures().write_error;
-                match &trouble {
-                    Some(why) if before != trouble => tracing::error!(error = why, "no checkpoint"),
+                let failure = window.figures().write_error;
+                match &failure {
+                    Some(why) if before != failure => tracing::error!(error = why, "no checkpoint"),
                     None if before.is_some() => tracing::info!("checkpoints are written again"),
                     _ => {}
                 }
-                before = trouble;
+                before = failure;
                 tokio::time::sleep(CHECKPOINT_POLL).await;
             }
         });
@@ -280,7 +280,7 @@ impl Cluster {
             let lead = if i == 0 { ": " } else { ", " };
             // Writing to a String cannot fail.
             let _ = write!(text, "{lead}{server} ({})", self.address_text(*server));
-            if let Some(why) = self.host.trouble(*server) {
+            if let Some(why) = self.host.failure(*server) {
                 let _ = write!(text, ": {why}");
             }
         }

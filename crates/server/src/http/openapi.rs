@@ -37,11 +37,8 @@ fn operation(endpoint: &Endpoint) -> Json {
         responses.insert("207".into(), partly);
     }
     responses.insert("200".into(), done);
-    responses.insert(
-        "400".into(),
-        failure("the request makes no sense as it stands"),
-    );
-    responses.insert("404".into(), failure("it is not there"));
+    responses.insert("400".into(), failure("the request is malformed"));
+    responses.insert("404".into(), failure("the requested item does not exist"));
     responses.insert(
         "413".into(),
         failure("the request is larger than the server takes"),

@@ -57,7 +57,7 @@ pub(crate) struct Hub {
     /// Counter for taking turns among stores, for requests that name none.
     next: AtomicUsize,
     /// Reason why the process as a whole is not ready, if there is one.
-    trouble: RwLock<Option<String>>,
+    problem: RwLock<Option<String>>,
 }
 
 impl Hub {
@@ -77,7 +77,7 @@ impl Hub {
             fences: Fences::default(),
             served: RwLock::default(),
             next: AtomicUsize::new(0),
-            trouble: RwLock::new(Some("it has no lease yet".into())),
+            problem: RwLock::new(Some("it has no lease yet".into())),
         }))
     }
 
@@ -148,17 +148,17 @@ impl Hub {
         }
     }
 
-    pub(crate) fn note(&self, trouble: Option<String>) {
-        *self.trouble.write().unwrap_or_else(PoisonError::into_inner) = trouble;
+    pub(crate) fn note(&self, problem: Option<String>) {
+        *self.problem.write().unwrap_or_else(PoisonError::into_inner) = problem;
     }
 
     /// Reason why clients are not served yet, if there is one.
     fn not_yet(&self) -> Option<String> {
-        let trouble = self.trouble.read().unwrap_or_else(PoisonError::into_inner);
-        if let Some(why) = trouble.as_ref() {
+        let problem = self.problem.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(why) = problem.as_ref() {
             return Some(why.clone());
         }
-        drop(trouble);
+        drop(problem);
         match self.assignments.missing() {
             0 => {}
             n => return Some(format!("no server has {n} of the stores yet")),

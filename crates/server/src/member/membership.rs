@@ -122,7 +122,7 @@ impl MembershipClient {
         let staying = view.takers().filter(|m| *m != member).count();
         if drained && staying == 0 {
             return Err(Error::Invalid(format!(
-                "{member} is the only member that may have stores: add another one first"
+                "{member} is the only member that may run servers: add another member first"
             )));
         }
         let key = format!("drained/{member}");

@@ -133,11 +133,11 @@ impl Host {
             if let Some(view) = view {
                 self.note_assignments(&view);
             }
-            let trouble = machine
+            let problem = machine
                 .lease()
                 .is_none()
                 .then(|| "it has no lease of etcd".to_owned());
-            self.hub.note(trouble);
+            self.hub.note(problem);
             if self
                 .progress
                 .lock()

@@ -140,7 +140,8 @@ fn check_not_open(folder: &Path) -> Result<()> {
         .is_ok_and(|lock| matches!(lock.try_lock(), Err(fs::TryLockError::WouldBlock)));
     if held {
         return Err(Error::InUse(format!(
-            "a process has `{}` open that knows nothing of etcd: stop the cluster as it was before",
+            "`{}` is open in a process that does not use etcd: stop the cluster that was started without `stores` and \
+             `[etcd]`, then repeat",
             folder.display()
         )));
     }
@@ -247,9 +248,8 @@ fn copy_quiet(from: &Path, to: &Path) -> Result<()> {
         if Instant::now() >= until {
             let _ = remove(to);
             return Err(Error::InUse(format!(
-                "`{}` is written to all the time, though the lease of its last holder has ended: \
-                 is its process in another cluster's, or one without etcd? End it; it is tried \
-                 again",
+                "`{}` is still being written, although the lease of its member has ended: end the process that writes there \
+                 (a member of another cluster, or a server without etcd). The takeover is repeated.",
                 from.display()
             )));
         }

@@ -154,7 +154,7 @@ fn list(
 }
 
 /// All answers about a database.
-fn told(database: &Database, who: Option<&Principal>) -> Vec<String> {
+fn answers(database: &Database, who: Option<&Principal>) -> Vec<String> {
     let root = path("/");
     let mut all = Vec::new();
     let mut paths = vec![root.clone()];
@@ -240,7 +240,7 @@ fn a_served_namespace_does_what_an_embedded_one_does() {
             assert_eq!(a, b, "seed {seed} round {round}: {changes:?}");
         }
         for who in &people {
-            let (a, b) = (told(&here, who.as_ref()), told(&remote, who.as_ref()));
+            let (a, b) = (answers(&here, who.as_ref()), answers(&remote, who.as_ref()));
             assert!(a.len() > 10, "{a:?}");
             for (a, b) in a.iter().zip(&b) {
                 assert_eq!(a, b, "seed {seed}, {who:?}");

@@ -74,7 +74,7 @@ pub(crate) fn service(access: &Arc<Access>) -> AccessServer<AccessService> {
 /// Implements `esker.v1.Access/Prove`; rights to a tier are granted by files only.
 pub(crate) struct AccessService(Arc<Access>);
 
-fn sender<T>(request: &Request<T>) -> Result<RequestSender, Status> {
+fn request_sender<T>(request: &Request<T>) -> Result<RequestSender, Status> {
     let sender = request.extensions().get::<RequestSender>().cloned();
     sender.ok_or_else(|| Status::internal("the caller is not known"))
 }
@@ -89,7 +89,7 @@ impl Calls for AccessService {
         &self,
         request: Request<proto::ProveRequest>,
     ) -> Result<Reply<proto::ProveReply>, Status> {
-        let sender = sender(&request)?;
+        let sender = request_sender(&request)?;
         let proved = self.0.prove(&sender, request.get_ref());
         proved.map(Reply::new).map_err(Denied::status)
     }

@@ -53,7 +53,8 @@ pub(super) fn answer(origin: &str, path: &[u8], answer: &TierAnswer) -> Json {
     text("path", path, &mut body);
     match &answer.found {
         PathMetadata::Absent => {
-            body.insert("error".into(), "there is nothing at that path".into());
+            let error = "the path does not exist at the origin: check it";
+            body.insert("error".into(), error.into());
         }
         PathMetadata::Present(of) => attributes(of, &mut body),
         PathMetadata::Listing {

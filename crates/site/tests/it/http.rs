@@ -53,7 +53,10 @@ async fn files_are_told_of_with_their_freshness() {
     assert_eq!((status, body["size"].as_u64()), (200, Some(0)));
     let (status, _, body) = get(&edge, "GET", &format!("/v1/stat?url=file://{root}/none")).await;
     assert_eq!(status, 404);
-    assert_eq!(body["error"], "there is nothing at that path");
+    assert_eq!(
+        body["error"],
+        "the path does not exist at the origin: check it"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -568,7 +568,7 @@ impl Members {
         }
         let (most, least) = (counts.iter().max(), counts.iter().min());
         if most.zip(least).is_none_or(|(m, l)| m - l > 1) {
-            return Err(format!("stores are not shared out evenly: {counts:?}"));
+            return Err(format!("servers are not distributed evenly: {counts:?}"));
         }
         Ok(())
     }

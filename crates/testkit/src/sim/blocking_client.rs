@@ -85,7 +85,7 @@ impl BlockingClient {
 
 fn unexpected<T>(response: &ClientResponse) -> Result<T> {
     Err(Error::Invalid(format!(
-        "an answer to something else: {response:?}"
+        "a response of another kind than the request's: {response:?}"
     )))
 }
 

@@ -131,7 +131,9 @@ fn in_pages(
 fn diff_of(response: Result<ClientResponse>) -> Result<Vec<Difference>, String> {
     match response.map_err(|e| text(&e))? {
         ClientResponse::Diff(found) => Ok(found),
-        other => Err(format!("an answer to something else: {other:?}")),
+        other => Err(format!(
+            "a response of another kind than the request's: {other:?}"
+        )),
     }
 }
 
@@ -168,7 +170,7 @@ pub fn measure(
     }
     let found = client.call(&ClientRequest::Find(Find::all(Expr::All)));
     let ClientResponse::Found(found, _) = found.map_err(|e| text(&e))? else {
-        return Err("an answer to something else".into());
+        return Err("a response of another kind than the request's".into());
     };
     let objects: Vec<VertexRef> = found
         .iter()

@@ -45,7 +45,7 @@ pub fn run_clients(
     };
     let _ = cluster.exec.block_on(working, 3 * MINUTE);
     stop.set(true);
-    shared.note(|| "the weather clears".into());
+    shared.note(|| "no more faults".into());
     cluster.net.join_all();
     cluster.set_faults(Faults::default());
     let mended = async {
@@ -61,7 +61,7 @@ pub fn run_clients(
     cluster
         .exec
         .block_on(mended, 5 * MINUTE)
-        .map_err(|e| format!("{} clients still wait after the trouble: {e:?}", busy()))?;
+        .map_err(|e| format!("{} clients still wait after the last fault: {e:?}", busy()))?;
     client_view.wait(10_000_000);
     cluster
         .start_all()

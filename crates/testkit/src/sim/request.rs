@@ -1,4 +1,4 @@
-//! Requests of clients as data, and the services that answer them: a node of a cluster, or an embedded engine in its place.
+//! Requests of clients as data, and the services that answer them: a server of a cluster, or an embedded engine in its place.
 
 use super::exec::LocalFuture;
 use super::names::NamespaceResponse;
@@ -196,7 +196,9 @@ impl Service for Arc<Node> {
             };
             Ok(match request {
                 ClientRequest::As(..) => {
-                    return Err(Error::Invalid("on behalf of somebody's somebody".into()));
+                    return Err(Error::Invalid(
+                        "a call on behalf of a principal within another one".into(),
+                    ));
                 }
                 ClientRequest::Apply(batch) => {
                     ClientResponse::Commit(node.apply(batch, seen).await?)

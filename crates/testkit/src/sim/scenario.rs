@@ -233,7 +233,7 @@ impl Scenario {
         };
         let _ = cluster.exec.block_on(working, 3 * MINUTE);
         stop.set(true);
-        shared.note(|| "the weather clears".into());
+        shared.note(|| "no more faults".into());
         let cleared = shared.now();
         cluster.net.join_all();
         cluster.set_faults(Faults::default());
@@ -252,7 +252,7 @@ impl Scenario {
         };
         if let Err(e) = cluster.exec.block_on(mended, 5 * MINUTE) {
             return Err(format!(
-                "{} ms after the last trouble {} clients wait, all servers serve: {}, polls: {}",
+                "{} ms after the last fault, {} clients wait, all servers serve: {}, polls: {}",
                 (e.at - cleared) / 1000,
                 clients.busy.get(),
                 cluster.all_joined(),

@@ -228,7 +228,7 @@ impl Members {
             };
             if let Some(status) = process.ended() {
                 anyhow::bail!(
-                    "the server at {} ended by itself ({status}); the end of its log:\n{}",
+                    "member {} ended by itself ({status}); the end of its log:\n{}",
                     one.name,
                     process.log_tail()
                 );

@@ -53,20 +53,20 @@ pub(super) fn run(args: &ClusterStatusArgs, context: &mut Context) -> anyhow::Re
         context.style,
         &columns,
     );
-    let mut troubles = Vec::new();
+    let mut problems = Vec::new();
     for (id, place) in cluster.servers.iter().enumerate() {
         let mut cells = vec![Cell::Count(id as u64), format!("esker://{place}").into()];
         match query_server(place, id as u32, &first) {
             Ok(reply) => {
                 let state = if reply.serving { "serving" } else { "joining" };
                 if !reply.serving {
-                    troubles.push(format!("server {id} waits for others"));
+                    problems.push(format!("server {id} waits for others"));
                 }
                 cells.push(state.into());
                 cells.extend(figures(&reply));
                 if let Some(window) = reply.window.filter(|_| windows) {
                     if !window.trouble.is_empty() {
-                        troubles.push(format!("server {id}: {}", window.trouble));
+                        problems.push(format!("server {id}: {}", window.trouble));
                     }
                     cells.extend([
                         Cell::Count(window.written.saturating_sub(window.persisted)),
@@ -77,7 +77,7 @@ pub(super) fn run(args: &ClusterStatusArgs, context: &mut Context) -> anyhow::Re
                 }
             }
             Err(e) => {
-                troubles.push(format!("server {id}: {e}"));
+                problems.push(format!("server {id}: {e}"));
                 cells.push("down".into());
                 let rest = columns.len() - cells.len();
                 cells.extend(std::iter::repeat_n(Cell::Empty, rest));
@@ -91,10 +91,10 @@ pub(super) fn run(args: &ClusterStatusArgs, context: &mut Context) -> anyhow::Re
         "cluster `{}`: {} with threshold {}, {} vnodes",
         cluster.name, cluster.placement, cluster.threshold, cluster.vnodes
     ));
-    for trouble in &troubles {
-        context.warn(trouble);
+    for problem in &problems {
+        context.warn(problem);
     }
-    Ok(Outcome::partly_if(!troubles.is_empty()))
+    Ok(Outcome::partly_if(!problems.is_empty()))
 }
 
 /// Formats a rate per second from a count and milliseconds.

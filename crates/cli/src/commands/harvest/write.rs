@@ -9,6 +9,7 @@
 
 use super::find::Candidate;
 use super::worker::Header;
+use crate::commands::object::NO_OBJECTS;
 use crate::times::now_nanos;
 use esker::Database;
 use esker_model::filter::{Comparison, Expr, Test};
@@ -115,8 +116,7 @@ impl<'d> HarvestWriter<'d> {
     pub(super) fn new(database: &'d Database) -> Result<Self> {
         let schema = database.schema()?;
         if object_type(&schema).is_none() {
-            let text = "this database has a type `Object` of its own, and no objects";
-            return Err(Error::Invalid(text.to_owned()));
+            return Err(Error::Invalid(NO_OBJECTS.to_owned()));
         }
         Ok(Self {
             database,
@@ -196,8 +196,7 @@ impl<'d> HarvestWriter<'d> {
     }
 
     fn object(&self, id: ObjectId) -> Result<VertexRef> {
-        object_ref(&self.schema, id)
-            .ok_or_else(|| Error::Invalid("this database has no objects".to_owned()))
+        object_ref(&self.schema, id).ok_or_else(|| Error::Invalid(NO_OBJECTS.to_owned()))
     }
 
     /// Adds the edge from the file to its object.

@@ -1,7 +1,7 @@
 //! `esker object update`, `delete` and `move`.
 
 use super::create::value_of;
-use super::names::{missing, vertex};
+use super::names::{NO_OBJECTS, missing, vertex};
 use super::{object_name, parse_id};
 use crate::args::{ObjectDeleteArgs, ObjectMoveArgs, ObjectUpdateArgs};
 use crate::commands::find::search;
@@ -25,9 +25,7 @@ pub(super) fn update(args: &ObjectUpdateArgs, context: &mut Context) -> anyhow::
     let database = context.open(&args.target)?;
     let schema = database.schema()?;
     let Some(type_id) = object_type(&schema) else {
-        return Err(usage(
-            "this database has a type `Object` of its own, and no objects",
-        ));
+        return Err(usage(NO_OBJECTS));
     };
     let names = args.set.iter().map(|a| a.name.as_str());
     for name in names.chain(args.remove.iter().map(String::as_str)) {

@@ -1,5 +1,6 @@
 //! `esker object create`.
 
+use super::names::NO_OBJECTS;
 use crate::args::{ObjectCreateArgs, RowFormat};
 use crate::commands::write::Change;
 use crate::values::TagArg;
@@ -69,9 +70,7 @@ fn attributes(args: &ObjectCreateArgs, schema: &Schema) -> anyhow::Result<Proper
         attributes.set("size", size);
     }
     let Some(type_id) = object_type(schema) else {
-        return Err(usage(
-            "this database has a type `Object` of its own, and no objects",
-        ));
+        return Err(usage(NO_OBJECTS));
     };
     for assignment in &args.attributes {
         let name = assignment.name.as_str();

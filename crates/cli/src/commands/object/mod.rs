@@ -6,7 +6,7 @@ mod get;
 mod import;
 mod names;
 
-pub(crate) use names::{missing, object_name, parse_id};
+pub(crate) use names::{NO_OBJECTS, missing, object_name, parse_id};
 
 use crate::args::ObjectCommand;
 use esker_terminal::context::Context;

@@ -6,6 +6,10 @@ use esker_model::object::{Found, Identity, ObjectId, ObjectKey, ObjectRead as _,
 use esker_model::{Schema, VertexRef};
 use esker_terminal::exit::usage;
 
+/// Error of a database whose objects cannot exist, because its own type has their type's name.
+pub(crate) const NO_OBJECTS: &str =
+    "this database has a type `Object` of its own, so it cannot hold objects: use another database";
+
 /// Parses `NUMBER` or `object:NUMBER`.
 pub(crate) fn parse_id(text: &str) -> anyhow::Result<ObjectId> {
     let digits = match text.split_once(':') {
@@ -111,6 +115,5 @@ pub(crate) fn missing(key: &ObjectKey) -> anyhow::Error {
 
 /// Returns the vertex of an object.
 pub(super) fn vertex(schema: &Schema, id: ObjectId) -> anyhow::Result<VertexRef> {
-    object_ref(schema, id)
-        .ok_or_else(|| usage("this database has a type `Object` of its own, and no objects"))
+    object_ref(schema, id).ok_or_else(|| usage(NO_OBJECTS))
 }

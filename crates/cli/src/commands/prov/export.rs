@@ -25,7 +25,11 @@ const PAGE: usize = 2048;
 pub(crate) fn run(args: &ExportProvArgs, context: &mut Context) -> anyhow::Result<Outcome> {
     let stdout = args.file == Path::new("-");
     let by_name = || Encoding::of_file_name(&args.file.to_string_lossy());
-    let encoding = match args.output.map(ProvOutput::encoding).or_else(by_name) {
+    let encoding = match args
+        .output_format
+        .map(ProvOutput::encoding)
+        .or_else(by_name)
+    {
         Some(encoding @ (Encoding::Provn | Encoding::Json | Encoding::Turtle)) => encoding,
         None if stdout => Encoding::Provn,
         _ => {

@@ -34,7 +34,10 @@ impl Node {
             follow,
         };
         let Answer::Inode(inode) = self.names(call, seen).await? else {
-            return Err(Error::OtherRelease("an answer to something else".into()));
+            return Err(Error::OtherRelease(
+                "a response of another kind than the request's: use the same release on all servers"
+                    .into(),
+            ));
         };
         // The entry may have moved to a server that does not know of the lease.
         let here = |entry: &[u8]| NodeRows(self).locate(entry) == RowLocation::Local;

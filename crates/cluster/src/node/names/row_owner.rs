@@ -136,7 +136,7 @@ impl Node {
     }
 }
 
-/// A node's rows, as its engine needs to know them.
+/// A server's rows, as its engine needs to know them.
 pub(crate) struct NodeRows<'a>(pub(crate) &'a Node);
 
 impl RowPlacement for NodeRows<'_> {

@@ -28,8 +28,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
     arg_required_else_help = true,
     subcommand_required = true,
     propagate_version = true,
-    max_term_width = 110,
-    after_help = "Exit codes: 0 done; 1 a problem was found, or the work is incomplete; 2 bad usage or input."
+    max_term_width = 110
 )]
 struct Cli {
     #[command(flatten)]
@@ -60,7 +59,7 @@ enum RdfCommand {
 
 fn main() -> ExitCode {
     program::install_panic_hook();
-    match Cli::try_parse() {
+    match esker_terminal::help::parse::<Cli>() {
         Ok(cli) => program::run(cli.globals, |context, _| match cli.command {
             Command::Rdf(RdfArgs {
                 command: RdfCommand::Worker(args),

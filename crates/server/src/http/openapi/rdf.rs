@@ -98,7 +98,7 @@ fn operation(id: &str, summary: &str, names: &[&str], answers: &[(&str, &str, Js
     for (status, description) in [
         (
             "400",
-            "the request makes no sense as it stands: what, where, what to do",
+            "the request is malformed; the body says what is wrong, where, and what to do",
         ),
         (
             "429",

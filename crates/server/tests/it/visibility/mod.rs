@@ -15,7 +15,7 @@ use esker_model::namespace::{Change, Namespace as _, NewFile};
 use esker_model::{Batch, GraphRead as _, GraphWrite as _, Op, Version, VertexName};
 use esker_testkit::run::seeds;
 use history::{BEGIN, History};
-use questions::{questions, told};
+use questions::{answers, questions};
 use serde_json::Value as Json;
 use servers::{HistoryServer, encoded, path_of};
 use std::collections::BTreeSet;
@@ -163,7 +163,10 @@ fn compare(seed: u64) -> Vec<String> {
             ));
         }
     }
-    let (a, b) = (told(&whole.open(), &history), told(&less.open(), &history));
+    let (a, b) = (
+        answers(&whole.open(), &history),
+        answers(&less.open(), &history),
+    );
     for ((what, a), (_, b)) in a.iter().zip(&b) {
         if a != b {
             differences.push(format!("seed {seed}: client: {what}\n{}", difference(a, b)));

@@ -224,7 +224,7 @@ pub(super) fn questions(history: &History) -> Vec<(&'static str, String, String)
 }
 
 /// Answers that the limited user gets from the two databases with this crate's client.
-pub(super) fn told(database: &Database, history: &History) -> Vec<(String, String)> {
+pub(super) fn answers(database: &Database, history: &History) -> Vec<(String, String)> {
     let who = person();
     let theirs = database.on_behalf_of(Some(&who));
     let schema = theirs.schema().unwrap();

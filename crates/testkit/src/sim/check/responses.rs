@@ -169,7 +169,7 @@ pub fn is_as_of(
         (ClientRequest::Degrees(_), ClientResponse::Degrees(_))
         | (ClientRequest::Top(..), ClientResponse::Top(_))
         | (ClientRequest::Counts, ClientResponse::Counts(_)) => Ok(()),
-        _ => Err("an answer to something else".into()),
+        _ => Err("a response of another kind than the request's".into()),
     }
 }
 

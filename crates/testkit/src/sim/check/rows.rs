@@ -173,7 +173,7 @@ impl ServerRows {
         if home == Some(self.server) {
             return Ok(());
         }
-        Err(format!("vertex {id} is at home at {home:?}"))
+        Err(format!("the home server of vertex {id} is {home:?}"))
     }
 }
 

@@ -56,7 +56,9 @@ impl ClusterAndEngine<'_> {
             ClientResponse::Names(NamespaceResponse::Ids(ids)) => {
                 Ok(ids.into_iter().next().flatten())
             }
-            other => Err(format!("an answer to something else: {other:?}")),
+            other => Err(format!(
+                "a response of another kind than the request's: {other:?}"
+            )),
         }
     }
 
@@ -155,7 +157,9 @@ impl ClusterAndEngine<'_> {
                 ClientRequest::Vertices(vec![there], Version::MAX),
             )?;
             let ClientResponse::Vertices(got) = response else {
-                return Err(format!("an answer to something else: {response:?}"));
+                return Err(format!(
+                    "a response of another kind than the request's: {response:?}"
+                ));
             };
             let shapes = |all: &[Option<Vertex>]| -> Vec<Option<VertexShape>> {
                 let all = all.iter();
@@ -183,7 +187,9 @@ impl ClusterAndEngine<'_> {
             .map_err(text)?;
             let response = self.call_as(principal, ClientRequest::Type(select, usize::MAX))?;
             let ClientResponse::Type(got) = response else {
-                return Err(format!("an answer to something else: {response:?}"));
+                return Err(format!(
+                    "a response of another kind than the request's: {response:?}"
+                ));
             };
             let mut got: Vec<VertexShape> = got.iter().map(|v| shape(v, &schema)).collect();
             let order = |a: &VertexShape, b: &VertexShape| format!("{a:?}").cmp(&format!("{b:?}"));
@@ -212,7 +218,9 @@ impl ClusterAndEngine<'_> {
             .map_err(text)?;
         let response = self.call_as(principal, ClientRequest::Diff(select, usize::MAX))?;
         let ClientResponse::Diff(got) = response else {
-            return Err(format!("an answer to something else: {response:?}"));
+            return Err(format!(
+                "a response of another kind than the request's: {response:?}"
+            ));
         };
         let vertices = |all: &[Difference]| {
             let vertex = |d: &Difference| match d {
@@ -271,7 +279,9 @@ impl ClusterAndEngine<'_> {
                 ClientRequest::Scan(vec![job.id], select, usize::MAX),
             )?;
             let ClientResponse::Scanned(got) = response else {
-                return Err(format!("an answer to something else: {response:?}"));
+                return Err(format!(
+                    "a response of another kind than the request's: {response:?}"
+                ));
             };
             let got: Vec<VertexId> = got.iter().map(|(_, e)| e.key.destination).collect();
             let here = self.names_here(&expected, schema)?;
@@ -289,7 +299,9 @@ impl ClusterAndEngine<'_> {
         let expected = expected.map_err(text)?;
         let response = self.call_as(principal, ClientRequest::Travel(chain, Budget::default()))?;
         let ClientResponse::Travel(got) = response else {
-            return Err(format!("an answer to something else: {response:?}"));
+            return Err(format!(
+                "a response of another kind than the request's: {response:?}"
+            ));
         };
         let here = expected.sets.iter().flat_map(|s| s.vertices.clone());
         let there = got.sets.iter().flat_map(|s| s.vertices.clone());

@@ -49,7 +49,7 @@ impl PartialEq for Newest {
     }
 }
 
-/// A node's response about files.
+/// A server's response about files.
 #[derive(Debug, Clone, PartialEq)]
 pub enum NamespaceResponse {
     /// Response to `Stat`.

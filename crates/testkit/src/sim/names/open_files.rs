@@ -141,7 +141,7 @@ impl Files<'_> {
 }
 
 fn unexpected() -> Error {
-    Error::Unavailable("an answer to something else".into())
+    Error::Unavailable("a response of another kind than the request's".into())
 }
 
 fn set_of(path: &NamePath, set: SetAttributes) -> Change {

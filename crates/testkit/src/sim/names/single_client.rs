@@ -174,7 +174,9 @@ impl NamespaceClient {
         self.compared.update(|n| n + 1);
         match self.client_view.call(&ClientRequest::Names(Box::new(call))) {
             Ok(ClientResponse::Names(response)) => Ok(Ok(response)),
-            Ok(other) => Err(format!("an answer to something else: {other:?}")),
+            Ok(other) => Err(format!(
+                "a response of another kind than the request's: {other:?}"
+            )),
             Err(e) => Ok(Err(e.into())),
         }
     }
@@ -193,7 +195,11 @@ impl NamespaceClient {
         let request = ClientRequest::Usages(principal.clone(), at.clone());
         let got = match self.client_view.call(&request) {
             Ok(ClientResponse::Usages(usages)) => Ok(usages),
-            Ok(other) => return Err(format!("an answer to something else: {other:?}")),
+            Ok(other) => {
+                return Err(format!(
+                    "a response of another kind than the request's: {other:?}"
+                ));
+            }
             Err(e) => Err(ChangeError::from(e)),
         };
         if got != expected {

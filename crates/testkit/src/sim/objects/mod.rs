@@ -248,7 +248,7 @@ impl ObjectsState {
             let ClientResponse::Found(found, report) =
                 response.map_err(|e| format!("at rest: {e}"))?
             else {
-                return Err("an answer to something else".into());
+                return Err("a response of another kind than the request's".into());
             };
             if !report.complete || !report.missing.is_empty() {
                 findings.push(format!("server {at} finds some at rest: {report:?}"));
@@ -260,7 +260,7 @@ impl ObjectsState {
                 let ClientResponse::Found(found, _) =
                     response.map_err(|e| format!("at rest: {e}"))?
                 else {
-                    return Err("an answer to something else".into());
+                    return Err("a response of another kind than the request's".into());
                 };
                 let mine = &self.mine.borrow()[client];
                 differences(mine, &found, &format!("client {client} at rest"), findings);
@@ -271,7 +271,7 @@ impl ObjectsState {
             .call(&ClientRequest::Objects(keys))
             .map_err(|e| format!("at rest: {e}"))?;
         let ClientResponse::Objects(found) = response else {
-            return Err("an answer to something else".into());
+            return Err("a response of another kind than the request's".into());
         };
         let ids: Vec<Option<ObjectId>> = found.iter().map(|f| f.as_ref().map(|f| f.id)).collect();
         let expected: Vec<Option<ObjectId>> = known.keys().map(|id| Some(*id)).collect();

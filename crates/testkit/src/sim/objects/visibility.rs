@@ -65,7 +65,9 @@ pub fn deleted_object(seed: u64) -> Result<[(Visible, Visible); 2], String> {
     let keys = vec![ObjectKey::Identity(identity)];
     let found = client.call(&ClientRequest::Objects(keys)).map_err(text)?;
     let ClientResponse::Objects(found) = found else {
-        return Err(format!("an answer to something else: {found:?}"));
+        return Err(format!(
+            "a response of another kind than the request's: {found:?}"
+        ));
     };
     let found = found.into_iter().flatten().next();
     let object = found.ok_or("the object was not created")?.id;

@@ -29,7 +29,10 @@ pub(in super::super) fn run(
     };
     let member = match &args.listen {
         Some(listen) if members.iter().any(|m| m.member == *listen) => {
-            anyhow::bail!("cluster `{}` has a server at {listen} already", config.name)
+            anyhow::bail!(
+                "cluster `{}` already has a member at {listen}: give another address with --listen",
+                config.name
+            )
         }
         Some(listen) => listen.clone(),
         None => next(&config).find(|address| !taken(address) && TcpListener::bind(address).is_ok()).ok_or_else(|| {
@@ -43,7 +46,7 @@ pub(in super::super) fn run(
     let added = loop {
         if let Some(status) = process.ended() {
             anyhow::bail!(
-                "the server at {member} ended before it was ready ({status}); the end of its log, `{}`:\n{}",
+                "member {member} ended before it was ready ({status}); the end of its log, `{}`:\n{}",
                 member_log(&config, &member).display(),
                 process.log_tail()
             );
@@ -57,7 +60,7 @@ pub(in super::super) fn run(
         }
         anyhow::ensure!(
             Instant::now() < until && context.interrupt.stopped().is_none(),
-            "the server at {member} is running (pid {}), but does not have its share of the stores yet: see `esker cluster status`",
+            "member {member} is running (pid {}), but does not have its share of the servers yet: see `esker cluster status`",
             process.pid()
         );
         std::thread::sleep(Duration::from_millis(100));

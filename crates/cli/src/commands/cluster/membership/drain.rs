@@ -20,7 +20,7 @@ pub(in super::super) fn run(
     let member = &args.member;
     client.drain(member, !args.undo)?;
     if args.undo {
-        context.note(&format!("{member} may have stores again"));
+        context.note(&format!("{member} may run servers again"));
         return Ok(Outcome::Done);
     }
     let mut left = (usize::MAX, Instant::now());
@@ -37,7 +37,7 @@ pub(in super::super) fn run(
         if context.interrupt.stopped().is_some() {
             context.warn(&format!(
                 "{} are still at {member}; they continue to move",
-                counted(has as u64, "store", "stores")
+                counted(has as u64, "server", "servers")
             ));
             return Ok(Outcome::partly_if(true));
         }
@@ -46,14 +46,14 @@ pub(in super::super) fn run(
         }
         anyhow::ensure!(
             left.1.elapsed() < PROGRESS_TIMEOUT,
-            "{} at {member} and {away} that no server has do not move: see `esker cluster status {}` and the logs of the servers",
-            counted(has as u64, "store", "stores"),
+            "{} at {member} and {away} that no member runs do not move: see `esker cluster status {}` and the logs of the members",
+            counted(has as u64, "server", "servers"),
             args.file.display()
         );
         std::thread::sleep(Duration::from_millis(50));
     }
     context.note(&format!(
-        "{member} no longer has stores: it can be stopped, or given stores again with --undo"
+        "{member} no longer runs servers: stop it, or let it run servers again with --undo"
     ));
     Ok(Outcome::Done)
 }

@@ -33,11 +33,11 @@ pub(in super::super) fn run(
     client.rebalance(false)?;
     if even {
         context.note(&format!(
-            "{} moved; the stores are shared out evenly",
-            counted(first as u64, "store", "stores")
+            "{} moved; the servers are distributed evenly",
+            counted(first as u64, "server", "servers")
         ));
     } else {
-        context.warn("the stores are not shared out evenly yet: see `esker cluster status` with the cluster's file");
+        context.warn("the servers are not distributed evenly yet: see `esker cluster status` with the cluster's file");
     }
     Ok(Outcome::partly_if(!even))
 }

@@ -20,7 +20,7 @@ pub(in super::super) fn run(
     let config = read(Path::new(target))?;
     let client = MembershipClient::connect(&config)?;
     let (members, stores, moving) = client.status()?;
-    let mut troubles = Vec::new();
+    let mut problems = Vec::new();
     if args.members {
         let columns = ["server", "state", "stores", "pid", "host", "version"];
         let mut rows = Rows::new(
@@ -84,7 +84,7 @@ pub(in super::super) fn run(
                 Some(Ok(reply)) => {
                     cells.push(if reply.serving { "serving" } else { "joining" }.into());
                     if !reply.serving {
-                        troubles.push(format!("store {} waits for others", s.store));
+                        problems.push(format!("store {} waits for others", s.store));
                     }
                     cells.extend(figures(&reply));
                 }
@@ -92,7 +92,7 @@ pub(in super::super) fn run(
                     cells.push("down".into());
                     let why = other.and_then(Result::err);
                     let why = why.map_or_else(|| "no server has it".to_owned(), |e| e.to_string());
-                    troubles.push(format!("store {}: {why}", s.store));
+                    problems.push(format!("store {}: {why}", s.store));
                     cells.extend(std::iter::repeat_n(
                         Cell::Empty,
                         columns.len() - cells.len(),
@@ -110,8 +110,8 @@ pub(in super::super) fn run(
         counted(members.len() as u64, "server", "servers"),
         counted(stores.len() as u64, "store", "stores"),
     ));
-    for trouble in &troubles {
-        context.warn(trouble);
+    for problem in &problems {
+        context.warn(problem);
     }
-    Ok(Outcome::partly_if(!troubles.is_empty()))
+    Ok(Outcome::partly_if(!problems.is_empty()))
 }

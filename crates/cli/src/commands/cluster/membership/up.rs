@@ -139,7 +139,7 @@ impl MemberServers<'_> {
             for (process, _) in &mut self.all {
                 if let Some(status) = process.ended() {
                     anyhow::bail!(
-                        "the server at {} ended before it was ready ({status}); the end of its log, `{}`:\n{}",
+                        "member {} ended before it was ready ({status}); the end of its log, `{}`:\n{}",
                         process.member,
                         process.log.display(),
                         process.log_tail()
@@ -179,7 +179,7 @@ impl MemberServers<'_> {
             if code == Some(EXIT_STOP) {
                 if self.reported_stops.insert(process.member.clone()) {
                     context.note(&format!(
-                        "the server at {} was asked to stop, and stays down; the others have its stores",
+                        "member {} was asked to stop, and stays down; the others have its servers",
                         process.member
                     ));
                 }
@@ -196,7 +196,7 @@ impl MemberServers<'_> {
                 )?;
                 *since = Instant::now();
                 context.note(&format!(
-                    "the server at {} was asked to restart (pid {})",
+                    "member {} was asked to restart (pid {})",
                     process.member,
                     process.pid()
                 ));
@@ -206,7 +206,7 @@ impl MemberServers<'_> {
                 continue;
             }
             context.warn(&format!(
-                "the server at {} ended ({status}); the end of its log, `{}`:\n{}",
+                "member {} ended ({status}); the end of its log, `{}`:\n{}",
                 process.member,
                 process.log.display(),
                 process.log_tail()
@@ -221,7 +221,7 @@ impl MemberServers<'_> {
             )?;
             *since = Instant::now();
             context.note(&format!(
-                "the server at {} is started again (pid {})",
+                "member {} is started again (pid {})",
                 process.member,
                 process.pid()
             ));

@@ -83,7 +83,7 @@ fn send(database: &Database, builder: SubtreeBuilder) -> Result<SentBatch> {
         }
         Some(Err(e)) => Err(e),
         None => Err(Error::Undecided(
-            "the files of a scan were sent, but got no answer; scan again".into(),
+            "the files were sent, but the server did not answer; repeat `esker import tree`".into(),
         )),
     }
 }
@@ -127,7 +127,7 @@ impl BatchSender {
         match self.answers.recv() {
             Ok(answer) => answer.map(Some),
             Err(_) => Err(Error::Undecided(
-                "the thread that sent the files of a scan ended; scan again".into(),
+                "the thread that sends files ended; repeat `esker import tree`".into(),
             )),
         }
     }

@@ -65,13 +65,13 @@ pub(crate) fn run(args: &ImportTreeArgs, context: &mut Context) -> anyhow::Resul
     if !canonical.is_dir() {
         return Err(usage(format!("{}: not a directory", directory.display())));
     }
-    let at = match &args.tree.at {
+    let at = match &args.tree.as_path {
         Some(at) => super::path(at)?,
         None => super::path(canonical.as_os_str())?,
     };
     let database = context.open_or_create(&args.target)?;
     let began = Instant::now();
-    let own_path = args.tree.at.is_none();
+    let own_path = args.tree.as_path.is_none();
     let cluster = database.is_cluster()?;
     let is_new = make_parents(&database, &canonical, &at, own_path)?;
     let interrupt = context.interrupt.clone();
@@ -269,7 +269,7 @@ fn write(
                 report_problem(
                     tally,
                     context,
-                    &format!("{e}: it disappeared while it was scanned"),
+                    &format!("{e}: it was removed while the tree was imported"),
                 );
             }
             Err(e @ Error::File(_)) => report_problem(tally, context, &e.to_string()),

@@ -116,13 +116,13 @@ pub(super) fn run(args: &ObjectImportArgs, context: &mut Context) -> anyhow::Res
 }
 
 fn format_of(path: &Path, args: &ObjectImportArgs) -> anyhow::Result<Format> {
-    let format = match args.input {
+    let format = match args.input_format {
         Some(format) => Some(format.format()),
         None => Format::of_file_name(&path.to_string_lossy()),
     };
     format.filter(|f| *f != Format::EdgeList).ok_or_else(|| {
         usage(format!(
-            "{}: its file extension is not one of a table; give its format with --input csv, tsv, ndjson or parquet",
+            "{}: its file extension is not one of a table; give its format with --input-format csv, tsv, ndjson or parquet",
             path.display()
         ))
     })

@@ -7,6 +7,7 @@
 
 use super::{ImportEvent, ObjectTotals, Row};
 use crate::args::OnDuplicate;
+use crate::commands::object::names::NO_OBJECTS;
 use esker::Database;
 use esker_import::table::ObjectRecord;
 use esker_model::object::{Found, Identity, ObjectKey, ObjectRead as _, object_ref};
@@ -193,7 +194,7 @@ impl BatchWriter<'_> {
 
     fn update(&self, batch: &mut Batch, found: &Found, record: &ObjectRecord) -> Result<()> {
         let vertex = object_ref(self.schema, found.id)
-            .ok_or_else(|| Error::Invalid("this database has no objects".to_owned()))?;
+            .ok_or_else(|| Error::Invalid(NO_OBJECTS.to_owned()))?;
         if !record.attributes.is_empty() {
             batch.push(Op::ChangeVertex {
                 vertex,
@@ -218,7 +219,7 @@ impl BatchWriter<'_> {
     }
 
     fn key_of(&self, rows: &[Row]) -> Vec<u8> {
-        ObjectRecord::marker(self.salt, rows.iter().map(|row| row.digest))
+        ObjectRecord::idempotency_key(self.salt, rows.iter().map(|row| row.digest))
     }
 
     fn at_record(&self, record: &ObjectRecord, message: &str) -> String {
