@@ -53,8 +53,10 @@ slurm: setup
 test: setup darshan-logs origin-servers slurm ## run all tests except the long ones; TEST=--changed skips tests that passed before with the same inputs
 	scripts/test.py $(TEST)
 
-test-long: setup darshan-logs origin-servers ## test many more random histories, crashes and SPARQL requests, for two hours
+test-long: setup darshan-logs origin-servers ## test many more random histories, crashes and SPARQL requests, and the packages, for two hours
 	scripts/features.sh --all
+	scripts/setup.sh check-packages
+	scripts/check-packages.sh
 	cargo build --locked --release $(PROGRAMS)
 	ESKER_BIN=$(abspath $(or $(CARGO_TARGET_DIR),target))/release/esker ESKER_SEEDS=$${ESKER_SEEDS:-2000} ESKER_FJALL_SEEDS=$${ESKER_FJALL_SEEDS:-100} ESKER_KILLS=$${ESKER_KILLS:-50} ESKER_MOUNT_KILLS=$${ESKER_MOUNT_KILLS:-200} PROPTEST_CASES=4000 cargo test --locked --release
 	cargo test --locked --release -p esker-testkit --test sim -- --ignored very_many_runs

@@ -75,21 +75,22 @@ rpm --root "$work/fedora" --nodeps --noscripts --install "$packages/esker-$versi
 rpm --root "$work/fedora" --verify --nodeps esker || fail ".rpm: the files differ from the package"
 first_commands ".rpm in an empty root" chroot "$work/fedora" /usr/bin/esker
 
-# The image, with its server as another user than root.
+# The image, with its server as another user than root. The default limits of podman are above those of some machines.
+run=(podman --runtime runc run --ulimit nofile=1024:1024 --ulimit nproc=1024:1024 --network none)
 image=$packages/esker-$version-container-x86_64.tar
 size=$(stat -c %s "$image")
 podman load --quiet --input "$image" >/dev/null
 mkdir -m 777 "$work/shared"
-first_commands "container" podman run --rm --network none --volume "$work/shared:/tmp" "localhost/esker:$version"
-podman run --detach --name "$container" "localhost/esker:$version" >/dev/null
+first_commands "container" "${run[@]}" --rm --volume "$work/shared:/tmp" "localhost/esker:$version"
+"${run[@]}" --detach --name "$container" "localhost/esker:$version" >/dev/null
 for ((i = 0; ; i++)); do
-    podman healthcheck run "$container" >"$work/log" 2>&1 && break
+    podman --runtime runc healthcheck run "$container" >"$work/log" 2>&1 && break
     [ "$(podman inspect --format '{{.State.Running}}' "$container")" = true ] || { podman logs "$container" >&2; fail "container: the server has ended"; }
     [ $i -lt 600 ] || { cat "$work/log" >&2; fail "container: the server is not healthy"; }
     sleep 0.2
 done
 [ "$(podman inspect --format '{{.Config.User}}' "$container")" = 65532:65532 ] || fail "container: the server runs as root"
-podman stop --time 60 "$container" >/dev/null
+podman --runtime runc stop --time 60 "$container" >/dev/null
 [ "$(podman inspect --format '{{.State.ExitCode}}' "$container")" = 0 ] || fail "container: the server did not stop well"
 podman rm "$container" >/dev/null
 podman rmi "localhost/esker:$version" >/dev/null

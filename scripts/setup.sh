@@ -22,7 +22,8 @@ packages | check-packages)
     ;;
 esac
 if [ "${1:-}" = check-packages ]; then
-    need_command podman || missing+=(podman crun)
+    need_command podman || missing+=(podman)
+    need_command runc || missing+=(runc)
     need_command mmdebstrap || missing+=(mmdebstrap)
 fi
 if [[ ! ${1:-} =~ ^(build|packages|check-packages)$ ]]; then
