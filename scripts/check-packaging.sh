@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
-# Checks the files of packaging/ (with systemd, Python and bash), the output of `make dist`, and that common commands open no network socket.
+# Checks the files of packaging/ (with systemd, Python, bash, ShellCheck and AppArmor's parser), the output of `make dist`, and that common commands
+# open no network socket.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 ESKER_BIN=$(realpath "${ESKER_BIN:-${CARGO_TARGET_DIR:-target}/debug/esker}")
 work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+server=
+trap '[ -z "$server" ] || kill "$server"; rm -rf "$work"' EXIT
 
 # systemd-analyze looks for the program at the path in the unit, which exists only where Esker is installed.
 sed "s|/usr/bin/esker|$ESKER_BIN|" packaging/systemd/esker@.service >"$work/esker@lab.service"
@@ -17,6 +19,8 @@ python3 -m py_compile packaging/spack/packages/esker/package.py
 rm -rf packaging/spack/packages/esker/__pycache__
 bash -n packaging/slurm/esker.sbatch
 grep -q '^%post' packaging/apptainer/esker.def
+scripts/fetch-debian.sh target/shellcheck shellcheck shellcheck
+target/shellcheck/shellcheck/usr/bin/shellcheck packaging/centre/install.sh
 
 # The checksums that `make dist` writes must be right, and its list of components must agree with Cargo.lock. The archive here has no crates.
 if git rev-parse --verify --quiet HEAD >/dev/null; then
@@ -71,6 +75,27 @@ scripts/fetch-debian.sh target/strace strace strace
 strace=$(realpath target/strace/strace/usr/bin/strace)
 printf 'name,app,energy\na,vpic,1.5\nb,vpic,2.5\n' >"$work/objects.csv"
 mkdir "$work/tree" && cp README.md "$work/tree/"
+# The AppArmor profile compiles, and allows each file that a server uses. The kernel need not have AppArmor.
+scripts/fetch-debian.sh target/apparmor apparmor apparmor
+profiles=target/apparmor/apparmor/etc/apparmor.d
+parser=(target/apparmor/apparmor/sbin/apparmor_parser --config-file /dev/null --base "$profiles" --Include "$profiles")
+"${parser[@]}" --skip-kernel-load --skip-cache packaging/apparmor/esker-serve 2>"$work/apparmor.log" || { cat "$work/apparmor.log" >&2; exit 1; }
+"${parser[@]}" --preprocess packaging/apparmor/esker-serve >"$work/profile" 2>"$work/apparmor.log"
+mkdir "$work/state" "$work/etc"
+echo 'listen = "127.0.0.1:0"' >"$work/etc/lab.toml"
+"$strace" -f -y -qq -e trace=file,bind -o "$work/files" \
+    "$ESKER_BIN" serve "$work/state/lab" --create --config "$work/etc/lab.toml" --port-file "$work/state/port" 2>"$work/serve.log" &
+server=$!
+until [ -s "$work/state/port" ]; do kill -0 "$server" || { cat "$work/serve.log" >&2; exit 1; }; sleep 0.1; done
+"$ESKER_BIN" link "$work/state/lab" job:1 write file:/a --create --quiet
+"$ESKER_BIN" grant "$work/state/lab" --token >/dev/null
+curl -sS --fail "http://$(cat "$work/state/port")/metrics" >/dev/null
+"$ESKER_BIN" compact "$work/state/lab" --quiet
+kill -TERM "$(pgrep -P "$server")"
+wait "$server"
+server=
+python3 scripts/packaging/apparmor.py "$work/profile" "$work/files" "$work/state=/var/lib/esker" "$work/etc=/etc/esker" "$ESKER_BIN=/usr/bin/esker"
+
 cat >"$work/commands.sh" <<END
 set -eu
 cd "$work"

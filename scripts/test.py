@@ -42,6 +42,7 @@ SCRIPTS = [
     "openlineage",
     "harvest",
     "packaging",
+    "monitoring",
     "prov",
     "ro-crate",
     "mcp",
