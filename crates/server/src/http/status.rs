@@ -30,9 +30,22 @@ pub(super) async fn ready(State(service): State<Arc<Service>>) -> Response<Body>
         text(StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n"))
     } else if service.closing() {
         text(StatusCode::SERVICE_UNAVAILABLE, "stopping\n")
+    } else if takes_no_writes(&service).await {
+        text(StatusCode::SERVICE_UNAVAILABLE, NO_WRITES)
     } else {
         text(StatusCode::OK, "ready\n")
     }
+}
+
+/// Answer to a probe while reads succeed and writes are refused.
+const NO_WRITES: &str = "the store takes no writes, most likely because its disk was full: make room, then restart the server\n";
+
+/// Whether the store accepts no writes until it is opened again.
+async fn takes_no_writes(service: &Arc<Service>) -> bool {
+    // Reading the store's figures may block on the disk.
+    let service = Arc::clone(service);
+    let stats = tokio::task::spawn_blocking(move || service.database.stats()).await;
+    stats.is_ok_and(|stats| stats.is_ok_and(|stats| stats.store.failed))
 }
 
 /// Answers with metrics for Prometheus.
@@ -100,6 +113,11 @@ pub(super) async fn metrics(State(service): State<Arc<Service>>) -> Response<Bod
                 "esker_store_log_bytes",
                 "Bytes of the write-ahead log.",
                 stats.store.log_bytes as f64,
+            ),
+            (
+                "esker_store_failed",
+                "1 if the store takes no writes until the server is restarted, as after a full disk.",
+                f64::from(u8::from(stats.store.failed)),
             ),
         ] {
             value_of(&mut out, name, "gauge", help, value);
