@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Builds the documentation site into target/docs. Every link must have a target, no page may load anything from another host, and the commands on
-# the pages must print the output shown there (scripts/docs/run.py). With the argument `build`, the script does not run the commands.
+# the pages must print the output shown there (scripts/docs/run.py), and pictures of a terminal must show what the program prints
+# (scripts/docs/recordings.py). With the argument `build`, the script does not run the commands.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -26,6 +27,7 @@ if [ "${1:-}" != build ]; then
     # scripts/check-workflows.sh runs pages that use large packages of others.
     mapfile -t pages < <(ls docs/book/*.md | grep -vE '/(comparison|with-(dask|parsl|snakemake))\.md$')
     python3 scripts/docs/run.py "$(dirname "$esker")" README.md "${pages[@]}" docs/papers/graphmeta.md
+    "$venv/bin/python" scripts/docs/recordings.py "$(dirname "$esker")"
 fi
 python3 scripts/docs/site.py "$esker" target/docs-src
 rm -rf target/docs
