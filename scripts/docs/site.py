@@ -69,11 +69,21 @@ def http(document: dict) -> str:
 
 
 def page_of(book: dict) -> str:
-    """Returns a notebook as a page: its texts and code cells."""
+    """Returns a notebook as a page: its texts, code cells and stored outputs."""
     out = []
     for cell in book["cells"]:
         text = "".join(cell["source"])
-        out.append(text if cell["cell_type"] == "markdown" else f"```python\n{text}\n```")
+        if cell["cell_type"] == "markdown":
+            out.append(text)
+            continue
+        out.append(f"```python\n{text}\n```")
+        for output in cell["outputs"]:
+            data = output.get("data", {})
+            drawing = re.match(r"<svg .*?</svg>", "".join(data.get("text/html", "")), re.S)
+            if drawing:
+                out.append(f"```{{raw}} html\n{drawing.group()}\n```")
+            words = "".join(output.get("text", data.get("text/plain", ""))).rstrip()
+            out.append(f"````{{code-block}} text\n:class: esker-output\n\n{words}\n````")
     return "\n\n".join(out) + "\n"
 
 
