@@ -25,9 +25,7 @@ import run
 COLUMNS = 80
 FIGURES = run.ROOT / "docs/book/figures"
 PREPARE = r"""
-printf 'station,kelvin\nnorth,271.2\nsouth,290.4\nwest,284.9\n' > raw.csv
-printf '#!/bin/sh\nawk -F, -v least="$1" "NR == 1 || \\$2 > least" raw.csv > clean.csv\n' > clean.sh
-chmod +x clean.sh
+printf 'south 290.4\\nnorth 271.2\\nwest 284.9\\n' > raw.txt
 mkdir -p /project/ocean/raw /project/ocean/figures /project/code
 for n in 1 2 3; do head -c ${n}500000 /dev/zero > /project/ocean/raw/tas-$n.nc; done
 head -c 300000 /dev/zero > /project/ocean/figures/tas.png
@@ -36,8 +34,8 @@ head -c 5000 /dev/zero > /project/code/plot.py
 RECORDINGS = {
     "first-steps": [
         "esker init lab.esker",
-        "esker run --target lab.esker --in raw.csv --out clean.csv -- ./clean.sh 280",
-        'esker lineage lab.esker "file:$PWD/clean.csv"',
+        "esker run --target lab.esker --trace -- sort raw.txt -o sorted.txt",
+        'esker lineage lab.esker "file:$PWD/sorted.txt"',
     ],
     "storage": [
         "esker import tree files.esker /project --quiet",
