@@ -39,4 +39,11 @@ loaded+=$(grep -rnoE "url\\([\"']?(https?:)?//[^)]*\\)|@import +[\"'(]" target/d
 for file in index.html searchindex.js llms.txt llms-full.txt reference/options.html reference/http.html reference/python.html; do
     [ -s "target/docs/$file" ] || { echo "target/docs/$file is missing" >&2; exit 1; }
 done
+# check-web.sh installs the packages that drive a browser, and a newer Node.js where the machine's is too old.
+[ ! -d target/node-venv/bin ] || PATH=$PWD/target/node-venv/bin:$PATH
+if [ -d web/node_modules/playwright-core ]; then
+    node web/e2e/docs-site.mjs target/docs
+else
+    echo "skipped: the buttons of the documentation site: web/node_modules is missing; run scripts/check-web.sh" >&2
+fi
 echo "docs: $(find target/docs -name '*.html' | wc -l) pages in target/docs; they load nothing from other hosts"
