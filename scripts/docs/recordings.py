@@ -37,7 +37,7 @@ RECORDINGS = {
         "esker run --target lab.esker --trace -- sort raw.txt -o sorted.txt",
         'esker lineage lab.esker "file:$PWD/sorted.txt"',
     ],
-    "storage": [
+    "disk-usage": [
         "esker import tree files.esker /project --quiet",
         "esker top files.esker --by dir --limit 4",
         "esker find files.esker /project \"name LIKE '%.nc' AND size > 3MB\"",
@@ -83,13 +83,13 @@ def with_fixed_values(text: str, ids: dict[str, str], times: dict[str, str]) -> 
     def fixed_time(found: re.Match[str]) -> str:
         return times.setdefault(found.group(), f"2026-03-01T10:00:{len(times):02}.000Z")
 
-    def fixed_part(found: re.Match[str]) -> str:
-        return "2026-03-01T10:00:00.000000000Z"[: len(found.group())]
+    # The program cuts lines at the width of the terminal. The rest of such a line from a time on depends on the digits of the time, whose last zeros it omits.
+    def fixed_rest(found: re.Match[str]) -> str:
+        return f"{found.group(1)}2026-03-01T10:00:00.000000000Z to"[: COLUMNS - 1] + "…"
 
     text = re.sub(r"execution:[0-9a-z]{17}\b", fixed_id, text)
     text = re.sub(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z(?:~\d+)?", fixed_time, text)
-    # The program cuts lines at the width of the terminal.
-    text = re.sub(r"\d{4}-[-0-9T:.]*(?=…)", fixed_part, text)
+    text = re.sub(r"^(.*?)\d{4}-\d\d-\d\dT.*…$", fixed_rest, text, flags=re.M)
     return re.sub(r"\b\d+\.\d\d (ms|s)\b", r"0.01 \1", text)
 
 
