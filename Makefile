@@ -61,6 +61,7 @@ test-long: setup darshan-logs origin-servers ## test many more random histories,
 	ESKER_BIN=$(abspath $(or $(CARGO_TARGET_DIR),target))/release/esker ESKER_SEEDS=$${ESKER_SEEDS:-2000} ESKER_FJALL_SEEDS=$${ESKER_FJALL_SEEDS:-100} ESKER_KILLS=$${ESKER_KILLS:-50} ESKER_MOUNT_KILLS=$${ESKER_MOUNT_KILLS:-200} PROPTEST_CASES=4000 cargo test --locked --release
 	cargo test --locked --release -p esker-testkit --test sim -- --ignored very_many_runs
 	ESKER_BIN=$(abspath $(or $(CARGO_TARGET_DIR),target))/release/esker scripts/check-sparql-clients-long.sh
+	ESKER_BIN=$(abspath $(or $(CARGO_TARGET_DIR),target))/release/esker scripts/check-workflows.sh comparison
 	ESKER_BIN=$(abspath $(or $(CARGO_TARGET_DIR),target))/release/esker scripts/check-sparql.sh --cases $${ESKER_SPARQL_CASES:-100000} --seed $${ESKER_SPARQL_SEED:-1} --jena $${ESKER_SPARQL_CLIENTS_DIR:-target/sparql-clients}-long/jars
 	# With one clock, reads through any server are checked against all acknowledged writes; with clock jumps, against those of their session.
 	for faults in kill,pause,cut,etcd kill,pause,cut,etcd,clock; do

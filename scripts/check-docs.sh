@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Builds the documentation site into target/docs. Every link must have a target, no page may load anything from another host, and the commands on
-# the pages must print the output shown there (scripts/docs/run.py). With the argument `build`, the script does not run the commands.
+# the pages must print the output shown there (scripts/docs/run.py), and pictures of a terminal must show what the program prints
+# (scripts/docs/recordings.py). With the argument `build`, the script does not run the commands.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -23,7 +24,10 @@ if [ "${1:-}" != build ]; then
     [ -d "$ESKER_LOGS" ] || { echo "docs: $ESKER_LOGS does not exist: run \`make darshan-logs\`" >&2; exit 1; }
     [ -x "$ESKER_HARVEST" ] || { echo "docs: $ESKER_HARVEST does not exist: run scripts/check-harvest.sh" >&2; exit 1; }
     [ -x "$ESKER_ETCD" ] || { echo "docs: $ESKER_ETCD does not exist: run \`make origin-servers\`" >&2; exit 1; }
-    python3 scripts/docs/run.py "$(dirname "$esker")" README.md docs/book/*.md docs/papers/graphmeta.md
+    # scripts/check-workflows.sh runs pages that use large packages of others.
+    mapfile -t pages < <(ls docs/book/*.md | grep -vE '/(comparison|with-(dask|parsl|snakemake))\.md$')
+    python3 scripts/docs/run.py "$(dirname "$esker")" README.md "${pages[@]}" docs/papers/graphmeta.md
+    "$venv/bin/python" scripts/docs/recordings.py "$(dirname "$esker")"
 fi
 python3 scripts/docs/site.py "$esker" target/docs-src
 rm -rf target/docs
@@ -35,4 +39,11 @@ loaded+=$(grep -rnoE "url\\([\"']?(https?:)?//[^)]*\\)|@import +[\"'(]" target/d
 for file in index.html searchindex.js llms.txt llms-full.txt reference/options.html reference/http.html reference/python.html; do
     [ -s "target/docs/$file" ] || { echo "target/docs/$file is missing" >&2; exit 1; }
 done
+# check-web.sh installs the packages that drive a browser, and a newer Node.js where the machine's is too old.
+[ ! -d target/node-venv/bin ] || PATH=$PWD/target/node-venv/bin:$PATH
+if [ -d web/node_modules/playwright-core ]; then
+    node web/e2e/docs-site.mjs target/docs
+else
+    echo "skipped: the buttons of the documentation site: web/node_modules is missing; run scripts/check-web.sh" >&2
+fi
 echo "docs: $(find target/docs -name '*.html' | wc -l) pages in target/docs; they load nothing from other hosts"

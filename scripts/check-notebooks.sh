@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Runs each notebook of docs/notebooks from its first cell to its last, in the virtual environment of check-python.sh.
+# Runs each notebook of docs/notebooks from its first cell to its last in the virtual environment of check-python.sh, and compares its stored outputs
+# with the new ones (scripts/docs/notebooks.py).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -47,10 +47,11 @@ SCRIPTS = [
     "ro-crate",
     "mcp",
     "cluster",
+    "workflows",
     "docs",
 ]
 # These programs read Rust sources when they run, or build from them.
-READ_SOURCES = {"testkit/tidy", "doc-tests", "check-python", "check-notebooks", "check-fsspec", "check-packaging"}
+READ_SOURCES = {"testkit/tidy", "doc-tests", "check-python", "check-notebooks", "check-fsspec", "check-packaging", "check-workflows"}
 PASSED = Path(os.environ.get("CARGO_TARGET_DIR") or ROOT / "target") / "test-passed"
 LIBTEST = re.compile(r"^test result: \w+\. (\d+) passed; (\d+) failed; (\d+) ignored", re.MULTILINE)
 PYTEST = re.compile(r"^(?:=+ )?((?:\d+ (?:passed|failed|skipped|xfailed|errors?|deselected|warnings?)(?:, )?)+) in [\d.]+s", re.MULTILINE)

@@ -250,28 +250,33 @@ def run_page(path: str, folder: pathlib.Path) -> None:
     sys.exit(bool(page.failures))
 
 
-def main(words: list[str]) -> int:
-    if words[0] == "--inside":
-        run_page(words[1], pathlib.Path(words[2]))
-    programs, *pages = words
+def separate(programs: str, words: list[str]) -> subprocess.CompletedProcess[str] | None:
+    """Runs a Python program with namespaces of its own, `--inside` and a temporary folder as arguments; None if the machine does not allow that."""
     command = ["unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
     environment = os.environ | {"PATH": f"{programs}:{os.environ['PATH']}"}
     if os.getuid() != 0 and shutil.which("sudo"):  # users may not mount an overlay over `/`, even in a namespace of their own
         command = ["sudo", "-n", "env", *(f"{name}={environment.get(name, '')}" for name in ("PATH", *PAGE_VARIABLES)), *command]
     if subprocess.run([*command, "true"], capture_output=True).returncode:
-        print("docs: NO PAGE WAS RUN: this machine does not allow namespaces (unshare)", file=sys.stderr)
-        return 0
+        return None
+    program, *arguments = words
+    with tempfile.TemporaryDirectory() as folder:
+        # Bash is process 1 of the namespace, and reaps orphaned processes.
+        all_words = [*command, "bash", "-c", '"$@"; exit $?', "bash", sys.executable, program, "--inside", folder, *arguments]
+        return subprocess.run(all_words, env=environment, cwd=ROOT, stdout=subprocess.PIPE, text=True)
 
-    def run(name: str) -> subprocess.CompletedProcess[str]:
-        with tempfile.TemporaryDirectory() as folder:
-            # Bash is process 1 of the namespace, and reaps orphaned processes.
-            words = [*command, "bash", "-c", '"$@"; exit $?', "bash", sys.executable, __file__, "--inside", name, folder]
-            return subprocess.run(words, env=environment, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+
+def main(words: list[str]) -> int:
+    if words[0] == "--inside":
+        run_page(words[2], pathlib.Path(words[1]))
+    programs, *pages = words
 
     bad, counts = 0, Counter[str]()
     # Pages mostly wait for servers, so that several can run at the same time.
     with ThreadPoolExecutor(4) as pool:
-        for done in pool.map(run, pages):
+        for done in pool.map(lambda page: separate(programs, [__file__, page]), pages):
+            if done is None:
+                print("docs: NO PAGE WAS RUN: this machine does not allow namespaces (unshare)", file=sys.stderr)
+                return 0
             print(done.stdout, end="", flush=True)
             bad += done.returncode != 0
             for number, kind in re.findall(r"[:;] (\d+) ([^;\n]+)", done.stdout):
@@ -280,4 +285,5 @@ def main(words: list[str]) -> int:
     return 1 if bad else 0
 
 
-sys.exit(main(sys.argv[1:]))
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -69,12 +69,38 @@ def http(document: dict) -> str:
 
 
 def page_of(book: dict) -> str:
-    """Returns a notebook as a page: its texts and code cells."""
+    """Returns a notebook as a page: its texts, code cells and stored outputs."""
     out = []
     for cell in book["cells"]:
         text = "".join(cell["source"])
-        out.append(text if cell["cell_type"] == "markdown" else f"```python\n{text}\n```")
+        if cell["cell_type"] == "markdown":
+            out.append(text)
+            continue
+        out.append(f"```python\n{text}\n```")
+        for output in cell["outputs"]:
+            data = output.get("data", {})
+            drawing = re.match(r"<svg .*?</svg>", "".join(data.get("text/html", "")), re.S)
+            if drawing:
+                out.append(f"```{{raw}} html\n{drawing.group()}\n```")
+            words = "".join(output.get("text", data.get("text/plain", ""))).rstrip()
+            out.append(f"````{{code-block}} text\n:class: esker-output\n\n{words}\n````")
     return "\n\n".join(out) + "\n"
+
+
+def with_output(text: str) -> str:
+    """Gives output, a `text` block directly after an `sh` block as in run.py, the class `esker-output`, which the style sheet shows differently."""
+    return re.sub(r"(^( *)```sh\n(?:.*\n)*?\2```\n\n)\2```text\n", r"\1\2```{code-block} text\n\2:class: esker-output\n\n", text, flags=re.M)
+
+
+def check_titles(folder: pathlib.Path) -> None:
+    """Ends the program if two pages have one title, because search results and the sidebar show only titles."""
+    pages: dict[str, list[str]] = {}
+    for page in sorted(folder.rglob("*.md")):
+        title = title_and_first(page.read_text())[0]
+        pages.setdefault(title.lower().removeprefix("the "), []).append(page.relative_to(folder).as_posix())
+    same = [f"{' and '.join(names)}: {title}" for title, names in pages.items() if len(names) > 1]
+    if same:
+        sys.exit("docs: pages have the same title:\n" + "\n".join(same))
 
 
 def title_and_first(text: str) -> tuple[str, str]:
@@ -89,6 +115,7 @@ def main(esker: str, folder: pathlib.Path) -> None:
     shutil.copytree(ROOT / "docs", folder, ignore=shutil.ignore_patterns("site", "notebooks"))
     for name in ("conf.py", "index.md"):
         shutil.copy(ROOT / "docs/site" / name, folder / name)
+    shutil.copytree(ROOT / "docs/site/_static", folder / "_static")
     shutil.copy(ROOT / "docs/site/internals.md", folder / "internals/index.md")
     shutil.copy(ROOT / "ARCHITECTURE.md", folder / "ARCHITECTURE.md")
     with (folder / "rfcs/README.md").open("a") as page:
@@ -120,7 +147,8 @@ def main(esker: str, folder: pathlib.Path) -> None:
             return found.group() if copy.exists() else f"{label} (`{path.replace('../', '')}`)"
 
         text = re.sub(r"^<!-- docs: .*?-->\n", "", text, flags=re.M | re.S)  # comments for run.py
-        page.write_text(re.sub(r"\[([^\]\n]+)\]\(([^)\s]+)\)", resolve_link, text))
+        page.write_text(with_output(re.sub(r"\[([^\]\n]+)\]\(([^)\s]+)\)", resolve_link, text)))
+    check_titles(folder)
     extra = folder / "_extra"
     extra.mkdir()
     lines = ["# Esker", "", "> The metadata of scientific computing as a versioned property graph: lineage, search, a namespace, RDF, remote metadata.", ""]

@@ -12,6 +12,26 @@ async function saved(page, action) {
   return [download.suggestedFilename(), await readFile(await download.path())];
 }
 
+/** Returns the largest difference of colour, from 0 to 255, between parts of two PNG pictures; each is divided into 40 by 22 parts. */
+function difference(page, one, other) {
+  const encoded = [one, other].map((png) => `data:image/png;base64,${png.toString("base64")}`);
+  return page.evaluate(async (addresses) => {
+    const [first, second] = await Promise.all(
+      addresses.map(async (address) => {
+        const image = new Image();
+        image.src = address;
+        await image.decode();
+        const canvas = Object.assign(document.createElement("canvas"), { width: 40, height: 22 });
+        const context = canvas.getContext("2d");
+        context.imageSmoothingQuality = "high";
+        context.drawImage(image, 0, 0, 40, 22);
+        return context.getImageData(0, 0, 40, 22).data;
+      }),
+    );
+    return Math.max(...first.map((colour, i) => Math.abs(colour - second[i])));
+  }, encoded);
+}
+
 /** Locates the box of a vertex in the picture. */
 const box = (page, id) => page.locator(`.react-flow__node[data-id="${id}"]`);
 
@@ -115,7 +135,7 @@ export const tests = [
       const [svgName, svg] = await saved(page, () => page.getByRole("button", { name: "SVG" }).click());
       assert.equal(svgName, "C.svg");
       assert.match(svg.toString(), /^(<\?xml[^>]*>\s*)?<svg[\s\S]*<\/svg>\s*$/);
-      // The README and the first page of the documentation show this picture.
+      // The first page of the documentation shows this picture.
       const figure = resolve(import.meta.dirname, "../../../docs/book/figures/lineage.svg");
       if (process.env.UPDATE_EXPECT) await writeFile(figure, svg);
       assert.equal(
@@ -135,6 +155,29 @@ export const tests = [
       assert.ok(
         graph.some((entity) => JSON.stringify(entity).includes(`${DARSHAN}/C`)),
         "the crate names the file",
+      );
+    },
+  },
+  {
+    name: "the screenshot in the documentation",
+    database: "lab",
+    async test(window) {
+      const { page } = window;
+      await page.setViewportSize({ width: 1200, height: 520 });
+      await window.go(lineage(`file:${DARSHAN}/C`, "&up=3"));
+      for (const name of ["A", "B", "C"]) await box(page, `file:${DARSHAN}/${name}`).waitFor();
+      await page.locator(".react-flow__edge").nth(3).waitFor({ state: "attached" });
+      await page.getByRole("complementary", { name: "Selection" }).getByText(`${DARSHAN}/C`).first().waitFor();
+      await window.shot("documentation");
+      const made = await page.screenshot();
+      const figure = resolve(import.meta.dirname, "../../../docs/book/figures/console.png");
+      if (process.env.UPDATE_EXPECT) await writeFile(figure, made);
+      assert.ok(made.length < 150_000, `the screenshot has ${made.length} bytes`);
+      // Fonts and browsers draw letters differently, but a page with other parts has other colours in some of them.
+      const differs = await difference(page, made, await readFile(figure));
+      assert.ok(
+        differs < 24,
+        `docs/book/figures/console.png differs by ${differs}: \`UPDATE_EXPECT=1 npm run e2e -- screenshot\` makes it anew`,
       );
     },
   },
