@@ -81,10 +81,13 @@ image=$packages/esker-$version-container-x86_64.tar
 size=$(stat -c %s "$image")
 podman load --quiet --input "$image" >/dev/null
 mkdir -m 777 "$work/shared"
-first_commands "container" "${run[@]}" --rm --volume "$work/shared:/tmp" "localhost/esker:$version"
+first_commands "container" "${run[@]}" --rm --no-healthcheck --volume "$work/shared:/tmp" "localhost/esker:$version"
 "${run[@]}" --detach --name "$container" "localhost/esker:$version" >/dev/null
 for ((i = 0; ; i++)); do
-    podman --runtime runc healthcheck run "$container" >"$work/log" 2>&1 && break
+    code=0
+    podman --runtime runc healthcheck run "$container" >"$work/log" 2>&1 || code=$?
+    [ $code != 0 ] || break
+    [ $code = 1 ] || { cat "$work/log" >&2; fail "container: no health check"; }
     [ "$(podman inspect --format '{{.State.Running}}' "$container")" = true ] || { podman logs "$container" >&2; fail "container: the server has ended"; }
     [ $i -lt 600 ] || { cat "$work/log" >&2; fail "container: the server is not healthy"; }
     sleep 0.2
