@@ -12,6 +12,10 @@ use std::time::Duration;
 /// Options that every command takes.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Global options")]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is an option of its own"
+)]
 pub struct Globals {
     /// Memory for the database's caches and buffers
     #[arg(long, global = true, value_name = "SIZE", default_value = "512MiB", value_parser = parse_size)]
@@ -38,7 +42,7 @@ pub struct Globals {
     #[arg(long, global = true)]
     pub wide: bool,
 
-    /// Do not page through long output on a terminal ($ESKER_PAGER, $PAGER, else `less`)
+    /// Do not page through long output on a terminal (`$ESKER_PAGER`, `$PAGER`, else `less`)
     #[arg(long, global = true)]
     pub no_pager: bool,
 
@@ -108,7 +112,7 @@ pub struct FormatArgs {
 /// The database, the first argument of each command.
 #[derive(Debug, Clone, Args)]
 pub struct Target {
-    /// The directory that holds the database, or a server: esker://HOST:PORT [default: $ESKER_TARGET, or `.esker` here or above]
+    /// The directory that holds the database, or a server: esker://HOST:PORT [default: `$ESKER_TARGET`, or `.esker` here or above]
     #[arg(value_name = "TARGET")]
     pub target: String,
 }

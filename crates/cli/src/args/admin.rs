@@ -11,7 +11,7 @@ use std::time::Duration;
     after_help = "The folder is its owner's alone (mode 0700), whatever the umask is.\n\nExamples:\n  \
                   esker init lab.esker\n  esker init /project/abc/lab.esker --group",
     mut_arg("target", |argument| argument.help(
-        "The folder to create, on the machine that will hold the database [default: $ESKER_TARGET, or `.esker`]"
+        "The folder to create, on the machine that will hold the database [default: `$ESKER_TARGET`, or `.esker`]"
     ))
 )]
 pub(crate) struct InitArgs {

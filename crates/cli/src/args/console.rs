@@ -12,7 +12,7 @@ use clap::Args;
                   esker console esker://login1:7400 --print --port 8080     # then: ssh -L 8080:127.0.0.1:8080 HERE"
 )]
 pub(crate) struct ConsoleArgs {
-    /// The directory that holds the database, or a server: esker://HOST:PORT [default: $ESKER_TARGET, or `.esker` here or above]
+    /// The directory that holds the database, or a server: esker://HOST:PORT [default: `$ESKER_TARGET`, or `.esker` here or above]
     #[arg(value_name = "TARGET")]
     pub(crate) target: String,
     /// Port of the pages on this machine; 0 lets the system choose

@@ -162,7 +162,7 @@ pub(crate) struct TopArgs {
                   export ESKER_TARGET=lab.esker; esker diff last~1 last"
 )]
 pub(crate) struct DiffArgs {
-    /// The database [default: $ESKER_TARGET, or `.esker` here or above], then two runs
+    /// The database [default: `$ESKER_TARGET`, or `.esker` here or above], then two runs
     #[arg(value_name = "[TARGET] ONE OTHER", required = true, num_args = 2..=3)]
     pub(crate) words: Vec<String>,
     /// Show equal values too, and differences that any two runs have

@@ -30,7 +30,7 @@ pub(crate) struct SpoolArg {
     reason = "each is an option of its own"
 )]
 pub(crate) struct RunArgs {
-    /// The database: a folder, or esker://HOST:PORT [default: $ESKER_TARGET, or `.esker` here or above]
+    /// The database: a folder, or esker://HOST:PORT [default: `$ESKER_TARGET`, or `.esker` here or above]
     #[arg(long, short, value_name = "TARGET")]
     pub(crate) target: Option<String>,
     /// Name of the run [default: the program's name]
@@ -101,7 +101,7 @@ fn pair(text: &str) -> Result<(String, String), String> {
                   esker log lab.esker --failed --since 2026-03-01 --format json"
 )]
 pub(crate) struct LogArgs {
-    /// The database: a folder, or esker://HOST:PORT [default: $ESKER_TARGET, or `.esker` here or above]
+    /// The database: a folder, or esker://HOST:PORT [default: `$ESKER_TARGET`, or `.esker` here or above]
     #[arg(value_name = "TARGET")]
     pub(crate) target: String,
     /// Show only your own runs
@@ -189,7 +189,7 @@ pub(crate) struct SpoolDeliverArgs {
                   esker doctor esker://login1:7400 --format json"
 )]
 pub(crate) struct DoctorArgs {
-    /// The database: a folder, or esker://HOST:PORT [default: $ESKER_TARGET, or `.esker` here or above]
+    /// The database: a folder, or esker://HOST:PORT [default: `$ESKER_TARGET`, or `.esker` here or above]
     #[arg(value_name = "TARGET")]
     pub(crate) target: Option<String>,
     #[command(flatten)]

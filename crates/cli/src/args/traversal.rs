@@ -32,7 +32,7 @@ const WALK: &str = "Exit code 1 if the search did not complete (--timeout, --max
 /// Options of both `lineage` and `impact`.
 #[derive(Debug, Args)]
 pub(crate) struct DerivationArgs {
-    /// The directory that holds the database, or a server: esker://HOST:PORT; or, without a vertex, a path below a mount [default: $ESKER_TARGET, or
+    /// The directory that holds the database, or a server: esker://HOST:PORT; or, without a vertex, a path below a mount [default: `$ESKER_TARGET`, or
     /// `.esker` here or above]
     #[arg(value_name = "TARGET")]
     pub(crate) target: String,
