@@ -7,8 +7,8 @@ workspace's tests.
 ``ESKER_WHEEL_PROFILE=dev`` packs a debug build, most of which `make test` has compiled already. The default is a small release
 build, whose command lacks SPARQL over several processes, half of its size.
 
-scripts/packages.sh builds the wheel for other machines: ``ESKER_WHEEL_COMMAND`` is the path of a command that was built before, and
-``ESKER_WHEEL_TARGET=x86_64-unknown-linux-gnu.2.28`` builds the extension with cargo-zigbuild for that version of glibc or newer.
+scripts/packages.sh builds the wheel for other machines: ``ESKER_WHEEL_COMMAND`` is the path of a command that was built before.
+``ESKER_WHEEL_TARGET=x86_64-unknown-linux-gnu.2.28`` builds the extension with cargo-zigbuild for that glibc or newer.
 """
 
 from __future__ import annotations

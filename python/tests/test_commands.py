@@ -19,12 +19,12 @@ def db(tmp_path):
 
 
 def test_logs_are_imported_into_an_open_database(db):
-    [report] = db.import_darshan(LOGS)
-    assert (report["logs"], report["vertices"]) == (5, 25), report
+    report = db.import_darshan(LOGS)
+    assert (report["imported"], report["vertices_created"]) == (5, 25), report
     assert "file:/lab/input/topography.nc" in db.lineage(FIGURE).names
     # The logs that were imported before are skipped.
-    [again] = db.import_darshan(*sorted(LOGS.glob("*.darshan")), jobs=1)
-    assert (again["logs"], again["skipped"]) == (0, 5), again
+    again = db.import_darshan(*sorted(LOGS.glob("*.darshan")), jobs=1)
+    assert (again["imported"], again["known"]) == (0, 5), again
 
 
 def test_refusals_are_exceptions(db, tmp_path):
@@ -34,8 +34,8 @@ def test_refusals_are_exceptions(db, tmp_path):
         db.import_darshan(LOGS, no_such_option=True)
     (tmp_path / "bad.darshan").write_bytes(b"no log")
     with pytest.warns(UserWarning, match=r"bad\.darshan"):
-        [report] = db.import_darshan(tmp_path / "bad.darshan")
-    assert report["logs"] == 0
+        report = db.import_darshan(tmp_path / "bad.darshan")
+    assert (report["logs"], report["imported"]) == (1, 0), report
 
 
 def test_exports_and_trees(db, tmp_path):

@@ -3,7 +3,7 @@
 use std::io;
 use std::process::{Child, ChildStdin, Command, Stdio};
 
-/// A running pager.
+/// A running program that pages through results.
 #[derive(Debug)]
 pub(crate) struct Pager(Child);
 

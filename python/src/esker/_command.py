@@ -49,8 +49,11 @@ def run(db: Database, command: str, arguments: Sequence[PathLike], options: dict
     Work that was done in part is a warning. Raises ``InvalidError`` with the command's message for bad usage or input.
     """
     rows = ["--format", "json"] if report else []
-    call = [program(), *command.split(), *rows, "--quiet", "--color=never", *_options(options), "--", db.target, *map(os.fspath, arguments)]
-    done = subprocess.run(call, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    words = [*command.split(), *rows, "--quiet", "--color=never", *_options(options)]
+    operands = [db.target, *map(os.fspath, arguments)]
+    done = subprocess.run(
+        [program(), *words, "--", *operands], stdin=subprocess.DEVNULL, capture_output=True, text=True
+    )
     message = done.stderr.strip().removeprefix("error: ")
     if done.returncode not in (0, 1):
         kind = InvalidError if done.returncode == 2 else CorruptError if done.returncode == 3 else EskerError

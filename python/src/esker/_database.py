@@ -578,11 +578,11 @@ class Database:
 
     def export_prov(self, file: str | os.PathLike[str], *names: Name, **options: Any) -> None:
         """Writes a W3C PROV document of some lineages, or of the whole graph; the file's ending chooses the encoding."""
-        _command.run(self, "export prov", [file, *map(name_of, names)], options, report=False)
+        _command.run(self, "export prov", [file, *(name_of(self._core, name) for name in names)], options, report=False)
 
     def export_ro_crate(self, name: Name, folder: str | os.PathLike[str], **options: Any) -> None:
         """Writes the lineage of a file, an object or a run as a Workflow Run RO-Crate; ``files=True`` copies the files, too."""
-        _command.run(self, "export ro-crate", [name_of(name), folder], options, report=False)
+        _command.run(self, "export ro-crate", [name_of(self._core, name), folder], options, report=False)
 
     def mount(self, at: str | os.PathLike[str], **options: Any) -> AbstractContextManager[Path]:
         """Mounts the namespace as a file system for the time of a ``with`` block; ``data=`` is the folder of large files."""
@@ -653,6 +653,13 @@ class _Rows:
         if kinds and kinds <= {int, float}:
             return "Float64"
         return "Boolean" if kinds == {bool} else "Utf8"
+
+    def part(self, start: int, count: int, columns: Sequence[int]) -> _Rows:
+        rows = [tuple(row[i] for i in columns) for row in self._rows[start : start + count]]
+        part = _Rows([self.names[i] for i in columns], rows)
+        # A part may lack the values that decide on the type.
+        part.types = [self.types[i] for i in columns]
+        return part
 
     def rows(self, start: int, count: int) -> list[tuple[Any, ...]]:
         return list(self._rows[start : start + count])

@@ -66,8 +66,10 @@ class Table:
     @overload
     def __getitem__(self, at: slice | tuple[str, ...] | list[str]) -> Table: ...
     def __getitem__(self, at: Any) -> Any:
-        """Returns a column as a list (``t["id"]``), some columns (``t["id", "size"]``) or rows (``t[2:10]``) as a table over the same
-        memory, or one row as a dict (``t[0]``, ``t[-1]``).
+        """Returns a part of the table.
+
+        ``t["id"]`` is a column as a list. ``t["id", "size"]`` and ``t[2:10]`` are tables of some columns and rows over the
+        same memory. ``t[0]`` and ``t[-1]`` are a row as a dict.
 
         Raises ``KeyError`` for a column and ``IndexError`` for a row that does not exist.
         """
