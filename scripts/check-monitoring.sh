@@ -43,10 +43,15 @@ address_of() {
     done
     cat "$1"
 }
-# The port is free now; a program that takes it meanwhile makes the check fail.
+# These ports are free now. The system gives none of them to programs that let it choose, and to clients, because they are below its range.
 free_ports() {
-    python3 -c 'import socket, sys
-sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(int(sys.argv[1]))]
+    python3 -c 'import random, socket, sys
+sockets = []
+while len(sockets) < int(sys.argv[1]):
+    try:
+        sockets.append(socket.create_server(("127.0.0.1", random.randrange(10_000, 30_000))))
+    except OSError:
+        pass
 print(*(s.getsockname()[1] for s in sockets))' "$1"
 }
 read -r prometheus node store_0 store_1 window_0 window_1 < <(free_ports 6)

@@ -49,7 +49,7 @@ def record(command: str) -> str:
     """Returns what a command prints to a terminal."""
     controller, terminal = pty.openpty()
     ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, COLUMNS, 0, 0))
-    environment = {"PATH": os.environ["PATH"], "HOME": "/home/me", "USER": "me", "LANG": "C.UTF-8", "TERM": "xterm-256color"}
+    environment = {"PATH": os.environ["PATH"], "HOME": "/home/me", "USER": "me", "LANG": "C.UTF-8", "TERM": "xterm-256color", "PAGER": "cat"}
     words = ["bash", "-c", command]
     process = subprocess.Popen(words, cwd=run.HERE, env=environment, stdin=terminal, stdout=terminal, stderr=terminal, start_new_session=True)
     os.close(terminal)

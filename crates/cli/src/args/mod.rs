@@ -244,7 +244,7 @@ pub(crate) enum Command {
     Revoke(RevokeArgs),
     /// Run several servers as one database
     Cluster(ClusterArgs),
-    /// Run a cache of remote metadata; record, generate and replay traces
+    /// Run a cache of remote metadata; make and replay its traces
     Site(SiteArgs),
     /// Start an interactive shell, or run a script from standard input
     Shell(ShellArgs),
