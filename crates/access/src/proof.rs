@@ -115,7 +115,7 @@ mod tests {
         )
         .unwrap();
         let refused = check(to_text(&other).unwrap().as_bytes(), &[7; 32]).unwrap_err();
-        assert!(refused.contains("another purpose"), "{refused}");
+        assert!(refused.contains("another namespace"), "{refused}");
         // Nor does another's public key with the signature.
         let stolen = SshSig::new(
             HostKey::generate().unwrap().public().key_data().clone(),

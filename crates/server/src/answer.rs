@@ -179,7 +179,7 @@ fn run_message(service: &Service, request: Request, call: &Call) -> Result<Reply
         Request::Diff(request) => diff(graph, &request, call)?,
         Request::Travel(request) => travel(service, graph, &request, (call, principal))?,
         Request::Applied(request) => Reply::Applied(proto::AppliedReply {
-            applied: graph.applied(&request.once)?,
+            applied: graph.applied(&request.idempotency_key)?,
         }),
         Request::Apply(_) | Request::ChangeFiles(_) => {
             return Err(Stop::Failed(Error::Invalid(

@@ -276,7 +276,7 @@ pub(crate) fn look_file(
 pub(crate) fn usage(names: &dyn Namespace, request: proto::UsageRequest) -> Result<Reply, Stop> {
     let principal = convert::principal_in(request.principal);
     let path = convert::path_in(&request.path)?;
-    let usage = names.usage(principal.as_ref(), &path, request.below)?;
+    let usage = names.usage(principal.as_ref(), &path, request.include_subtrees)?;
     Ok(Reply::Usage(proto::UsageReply {
         usage: Some(convert::usage_out(&usage)),
     }))

@@ -8,7 +8,7 @@
 use esker::{Engine, EntryChange, NamesChange};
 use esker_model::namespace::{Errno, Kind, NamePath, Namespace as _};
 use esker_model::{Error, Result, VertexId};
-use esker_rpc::proto::watch_files_reply::{Happened, What};
+use esker_rpc::proto::watch_files_reply::{ChangeKind, Happened};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Bound;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
@@ -227,7 +227,7 @@ impl Watcher {
             let path = path.clone();
             let ids = state.forget_below(&path);
             engine.unwatch_directories(&ids);
-            state.queue(path.into(), What::Missed);
+            state.queue(path.into(), ChangeKind::Missed);
         }
         drop(state);
         self.wake.notify_all();
@@ -263,9 +263,9 @@ impl Watcher {
                     for ancestor in paths {
                         let path = join_path(&ancestor, name.as_bytes());
                         let what = match now {
-                            EntryChange::Gone => What::Gone,
-                            EntryChange::Remade => What::Missed,
-                            EntryChange::Made | EntryChange::Changed => What::Changed,
+                            EntryChange::Gone => ChangeKind::Gone,
+                            EntryChange::Remade => ChangeKind::Missed,
+                            EntryChange::Made | EntryChange::Changed => ChangeKind::Changed,
                         };
                         if !matches!(now, EntryChange::Changed) {
                             let ids = state.forget_below(&path);
@@ -280,7 +280,7 @@ impl Watcher {
                 NamesChange::Times(directory) => {
                     let paths = state.directories.get(directory).cloned();
                     for ancestor in paths.into_iter().flatten() {
-                        state.queue(ancestor.into(), What::Changed);
+                        state.queue(ancestor.into(), ChangeKind::Changed);
                     }
                 }
                 NamesChange::Touched(id) if !state.paths.is_empty() => {
@@ -290,7 +290,7 @@ impl Watcher {
                 NamesChange::Anything => {
                     self.forget_all(&mut state);
                     state.happened.clear();
-                    state.queue(b"/".to_vec(), What::Missed);
+                    state.queue(b"/".to_vec(), ChangeKind::Missed);
                 }
             }
         }
@@ -298,7 +298,7 @@ impl Watcher {
             self.forget_all(&mut state);
             state.happened.clear();
             state.touched.clear();
-            state.queue(b"/".to_vec(), What::Missed);
+            state.queue(b"/".to_vec(), ChangeKind::Missed);
         }
         let any = !state.happened.is_empty() || !state.touched.is_empty();
         drop(state);
@@ -332,14 +332,14 @@ impl Watcher {
                     let parent = path.get(..parent.max(1))?;
                     state.paths.contains_key(parent).then_some(Happened {
                         path,
-                        what: What::Changed.into(),
+                        kind: ChangeKind::Changed.into(),
                     })
                 }));
             }
             None => {}
             Some(Err(_)) => happened.push(Happened {
                 path: b"/".to_vec(),
-                what: What::Missed.into(),
+                kind: ChangeKind::Missed.into(),
             }),
         }
         happened
@@ -416,17 +416,17 @@ impl WatcherState {
         ids
     }
 
-    fn queue(&mut self, path: Vec<u8>, what: What) {
-        let what = what.into();
+    fn queue(&mut self, path: Vec<u8>, kind: ChangeKind) {
+        let kind = kind.into();
         // Each change of an entry repeats its directory; comparing with the last four notifications suffices.
         let mut last = self.happened.iter().rev().take(4);
         if last
             .find(|h| h.path == path)
-            .is_some_and(|h| h.what == what)
+            .is_some_and(|h| h.kind == kind)
         {
             return;
         }
-        self.happened.push(Happened { path, what });
+        self.happened.push(Happened { path, kind });
     }
 }
 

@@ -80,7 +80,7 @@ def test_info(remote: Any, tree: Path) -> None:
         assert int(info["mtime"]) == int(own["mtime"])
         assert abs(remote.modified(path) - LOCAL.modified(path)) < datetime.timedelta(seconds=1)
         assert (info["mode"] & 0o777, info["uid"]) == (own["mode"] & 0o777, own["uid"])
-        assert info["age"] >= 0 and isinstance(info["told"], bool) and isinstance(info["hit"], bool)
+        assert info["age"] >= 0 and isinstance(info["subscribed"], bool) and isinstance(info["hit"], bool)
         assert (remote.isdir(path), remote.isfile(path), remote.exists(path)) == (LOCAL.isdir(path), LOCAL.isfile(path), True)
 
 

@@ -1637,7 +1637,7 @@ export interface components {
                 address: string;
                 /** @enum {string} */
                 state: "serving" | "joining" | "down";
-                trouble: string | null;
+                problem: string | null;
                 newest: string | null;
                 vertices: number | null;
                 edges: number | null;
@@ -1670,7 +1670,7 @@ export interface components {
                 url: string;
                 /** @enum {string} */
                 state: "up" | "down";
-                trouble: string | null;
+                problem: string | null;
                 status: {
                     [key: string]: unknown;
                 } | null;

@@ -130,7 +130,7 @@ fn the_files_of_another_esker() {
     // A second request is a cache hit.
     let of = far(&["stat", &url("/data/a")]);
     assert_eq!(
-        (&of[0]["hit"], &of[0]["told"]),
+        (&of[0]["hit"], &of[0]["subscribed"]),
         (&true.into(), &true.into())
     );
     // A change is notified soon.

@@ -136,7 +136,9 @@ pub fn run_name(id: &str) -> Option<VertexName> {
 }
 
 /// Property of a `read` or `write` edge with the time of its facets.
-pub(super) const FACETS_TIME: &str = "told";
+pub(super) const FACETS_TIME: &str = "reported";
+/// Name of that property in databases that versions before 0.2 filled.
+pub(super) const FORMER_FACETS_TIME: &str = "told";
 
 /// Rule for merging a fact with existing data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -6,7 +6,7 @@
 //! version as well.
 
 use super::event::Event;
-use super::graph::{FACETS_TIME, Fact, MergeRule, Types, facts};
+use super::graph::{FACETS_TIME, FORMER_FACETS_TIME, Fact, MergeRule, Types, facts};
 use crate::jobs::{LinkTypes, delete_foreign};
 use esker_model::namespace::{FileRefResolver, Namespace};
 use esker_model::{
@@ -213,7 +213,8 @@ fn is_better(name: &str, old: &Value, new: &Value) -> bool {
 
 /// Returns the time of an edge's facets; the minimum if it has none.
 fn facets_time(properties: &Properties) -> i64 {
-    match properties.get(FACETS_TIME) {
+    let names = [FACETS_TIME, FORMER_FACETS_TIME];
+    match names.into_iter().find_map(|name| properties.get(name)) {
         Some(Value::Timestamp(time)) => *time,
         _ => i64::MIN,
     }
@@ -222,7 +223,9 @@ fn facets_time(properties: &Properties) -> i64 {
 /// Returns whether properties are equal except for the time of their facets.
 fn same(a: &Properties, b: &Properties) -> bool {
     let said = |p: &Properties| -> Vec<(String, Value)> {
-        let pairs = p.iter().filter(|(name, _)| *name != FACETS_TIME);
+        let pairs = p
+            .iter()
+            .filter(|(name, _)| ![FACETS_TIME, FORMER_FACETS_TIME].contains(name));
         pairs.map(|(n, v)| (n.to_owned(), v.clone())).collect()
     };
     said(a) == said(b)

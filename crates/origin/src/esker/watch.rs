@@ -1,7 +1,7 @@
 //! Change notifications from another Esker server.
 
 use crate::request::Notification;
-use esker_rpc::client::{FileLink, FileSubscription, Happened, What};
+use esker_rpc::client::{ChangeKind, FileLink, FileSubscription, Happened};
 use esker_site_cache::entry::{Attributes, Kind};
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -124,9 +124,9 @@ async fn forward(
 
 fn notification(happened: Happened) -> Notification {
     let path = happened.path.into_boxed_slice();
-    match What::try_from(happened.what) {
-        Ok(What::Changed) => Notification::Changed(path, Attributes::of(Kind::Unknown)),
-        Ok(What::Gone) => Notification::Deleted(path),
-        Ok(What::Missed) | Err(_) => Notification::Missed(path),
+    match ChangeKind::try_from(happened.kind) {
+        Ok(ChangeKind::Changed) => Notification::Changed(path, Attributes::of(Kind::Unknown)),
+        Ok(ChangeKind::Gone) => Notification::Deleted(path),
+        Ok(ChangeKind::Missed) | Err(_) => Notification::Missed(path),
     }
 }

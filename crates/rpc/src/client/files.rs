@@ -109,7 +109,7 @@ impl FileCalls {
 }
 
 /// Change notifications of a server.
-pub use proto::watch_files_reply::{Happened, What};
+pub use proto::watch_files_reply::{ChangeKind, Happened};
 
 /// A subscription to changes on a server; dropping it ends the subscription.
 #[derive(Debug)]

@@ -27,7 +27,7 @@ mod slot;
 mod window;
 
 pub use channel::channel;
-pub use files::{FileLink, FileSubscription, Happened, What};
+pub use files::{ChangeKind, FileLink, FileSubscription, Happened};
 pub use grants::Grants;
 pub use peer::PeerLink;
 pub use pending::{Pending, Ping};
@@ -456,7 +456,7 @@ impl Client {
             if std::mem::replace(&mut sent, true)
                 && let Some(Call::ChangeFiles(changes)) = &mut request.call
             {
-                changes.again = true;
+                changes.is_retry = true;
             }
             let mut all = T::default();
             self.exchange(connection, &request, wait, &mut |reply| {

@@ -256,7 +256,7 @@ impl Namespace for Client {
         let call = Call::Usage(proto::UsageRequest {
             principal: convert::principal_out(principal),
             path: convert::path_out(path),
-            below,
+            include_subtrees: below,
         });
         self.value(call, LONG, |reply| {
             Ok(expected!(reply, Usage, reply => Some(convert::usage_in(reply.usage)?)))

@@ -105,7 +105,7 @@ impl Client {
         let mut request = convert::tag_where_out(change, sync);
         let number = if change.idempotency_key.is_none() && !change.dry_run {
             let number = self.shared.producer.next(self.server_millis())?;
-            request.once = number.idempotency_key();
+            request.idempotency_key = number.idempotency_key();
             Some(number)
         } else {
             None

@@ -103,10 +103,10 @@ impl Client {
             number = Some(next);
         }
         // A batch that must be durable when it is answered need not be kept.
-        let hold = !sync && self.shared.kept_batches.on.load(Ordering::Acquire);
+        let keep_until_checkpoint = !sync && self.shared.kept_batches.on.load(Ordering::Acquire);
         let request = proto::Request {
             call: Some(Call::Apply(proto::ApplyRequest {
-                hold,
+                keep_until_checkpoint,
                 ..convert::batch_out(&batch, sync)
             })),
         };
@@ -178,8 +178,10 @@ impl Pending {
         let commit = match answer {
             Ok(reply) => {
                 let commit = convert::commit_in(&reply);
-                match reply.held {
-                    Some(held) => client.keep(KeptBatch::new(request, &reply, held, number)),
+                match reply.window_position {
+                    Some(position) => {
+                        client.keep(KeptBatch::new(request, &reply, position, number))
+                    }
                     None => settle(number),
                 }
                 commit

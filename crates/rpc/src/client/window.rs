@@ -51,7 +51,7 @@ struct KeptState {
 #[derive(Debug)]
 pub(super) struct KeptBatch {
     request: proto::Request,
-    position: proto::Held,
+    position: proto::WindowPosition,
     version: u64,
     /// Settled once the batch will not be sent again.
     number: Option<BatchNumber>,
@@ -63,19 +63,19 @@ impl KeptBatch {
     pub(super) fn new(
         request: proto::Request,
         reply: &proto::ApplyReply,
-        held: proto::Held,
+        position: proto::WindowPosition,
         number: Option<BatchNumber>,
     ) -> Self {
         let bytes = prost::Message::encoded_len(&request) + size_of::<Self>();
         // A batch that was sent again keeps its first version.
-        let again_at = match &request.call {
-            Some(Call::Apply(apply)) => apply.again_at,
+        let acknowledged_at = match &request.call {
+            Some(Call::Apply(apply)) => apply.acknowledged_at,
             _ => None,
         };
         Self {
-            version: again_at.unwrap_or(reply.version),
+            version: acknowledged_at.unwrap_or(reply.version),
             request,
-            position: held,
+            position,
             number,
             bytes,
             sequence: 0,
@@ -221,7 +221,7 @@ impl Client {
             let mut sent = Vec::new();
             for mut kept in rest.by_ref().take(REPLAYS_IN_FLIGHT) {
                 if let Some(Call::Apply(apply)) = &mut kept.request.call {
-                    apply.again_at = Some(kept.version);
+                    apply.acknowledged_at = Some(kept.version);
                 }
                 let connection = self.connection();
                 let call = connection.and_then(|c| c.send(&kept.request, self.newest(), 0));
@@ -234,10 +234,14 @@ impl Client {
                 match self.answer_of(call).map_err(CallError::into_error) {
                     Ok(reply) => {
                         let mut state = self.shared.kept_batches.state();
-                        match reply.held {
-                            Some(held) => {
-                                kept.position = held;
-                                state.kept.entry(held.server).or_default().push_back(kept);
+                        match reply.window_position {
+                            Some(position) => {
+                                kept.position = position;
+                                state
+                                    .kept
+                                    .entry(position.server)
+                                    .or_default()
+                                    .push_back(kept);
                             }
                             None => state.settle(kept),
                         }
@@ -302,7 +306,7 @@ impl KeptState {
     }
 
     /// Drops the batches that a server's checkpoints contain; returns those that the server has lost.
-    fn learn(&mut self, now: &proto::Held) -> Vec<KeptBatch> {
+    fn learn(&mut self, now: &proto::WindowPosition) -> Vec<KeptBatch> {
         let Some(all) = self.kept.remove(&now.server) else {
             return Vec::new();
         };
@@ -341,15 +345,15 @@ impl KeptState {
 mod tests {
     use super::*;
 
-    fn position(server: u32, incarnation: u64, number: u64) -> proto::Held {
-        proto::Held {
+    fn position(server: u32, incarnation: u64, number: u64) -> proto::WindowPosition {
+        proto::WindowPosition {
             server,
             incarnation,
             number,
         }
     }
 
-    fn kept(version: u64, held: proto::Held) -> KeptBatch {
+    fn kept(version: u64, position: proto::WindowPosition) -> KeptBatch {
         let request = proto::Request {
             call: Some(Call::Apply(proto::ApplyRequest::default())),
         };
@@ -357,7 +361,7 @@ mod tests {
             version,
             ..Default::default()
         };
-        KeptBatch::new(request, &reply, held, None)
+        KeptBatch::new(request, &reply, position, None)
     }
 
     #[test]

@@ -11,10 +11,10 @@ use esker_model::{Batch, Commit, Mutation, NamedEnds, Op, Schema, Version, Verte
 pub fn batch_out(batch: &Batch, sync: bool) -> proto::ApplyRequest {
     proto::ApplyRequest {
         mutations: batch.mutations.iter().map(mutation_out).collect(),
-        once: batch.idempotency_key.clone().unwrap_or_default(),
+        idempotency_key: batch.idempotency_key.clone().unwrap_or_default(),
         sync,
-        hold: false,
-        again_at: None,
+        keep_until_checkpoint: false,
+        acknowledged_at: None,
     }
 }
 
@@ -122,7 +122,7 @@ pub fn batch_in(request: proto::ApplyRequest, schema: &Schema) -> Decoded<(Batch
     })?;
     let mut batch = Batch {
         mutations,
-        idempotency_key: (!request.once.is_empty()).then_some(request.once),
+        idempotency_key: (!request.idempotency_key.is_empty()).then_some(request.idempotency_key),
     };
     ends.append_to(&mut batch);
     Ok((batch, request.sync))
@@ -261,7 +261,7 @@ pub fn commit_out(commit: &Commit) -> proto::ApplyReply {
         vertices_created: commit.vertices_created,
         edges_created: commit.edges_created,
         unchanged: commit.unchanged,
-        held: None,
+        window_position: None,
     }
 }
 

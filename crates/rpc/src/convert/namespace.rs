@@ -381,10 +381,10 @@ pub fn changes_out(changes: &Changes, sync: bool) -> proto::ChangeFilesRequest {
     proto::ChangeFilesRequest {
         principal: principal_out(changes.principal.as_ref()),
         changes: changes.changes.iter().map(file_change_out).collect(),
-        once: changes.idempotency_key.clone().unwrap_or_default(),
+        idempotency_key: changes.idempotency_key.clone().unwrap_or_default(),
         sync,
         routes: false,
-        again: changes.is_retry,
+        is_retry: changes.is_retry,
     }
 }
 
@@ -393,8 +393,8 @@ pub fn changes_in(request: proto::ChangeFilesRequest) -> Decoded<(Changes, bool)
     let changes = Changes {
         principal: principal_in(request.principal),
         changes: list(request.changes, "changes", file_change_in)?,
-        idempotency_key: (!request.once.is_empty()).then_some(request.once),
-        is_retry: request.again,
+        idempotency_key: (!request.idempotency_key.is_empty()).then_some(request.idempotency_key),
+        is_retry: request.is_retry,
     };
     Ok((changes, request.sync))
 }

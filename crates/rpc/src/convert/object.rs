@@ -245,7 +245,7 @@ pub fn tag_where_out(change: &TagWhere, sync: bool) -> proto::TagWhereRequest {
         remove: change.change.remove.clone(),
         principal: principal_out(change.principal.as_ref()),
         dry_run: change.dry_run,
-        once: change.idempotency_key.clone().unwrap_or_default(),
+        idempotency_key: change.idempotency_key.clone().unwrap_or_default(),
         sync,
     }
 }
@@ -264,7 +264,7 @@ pub fn tag_where_in(
         },
         principal: principal_in(request.principal),
         dry_run: request.dry_run,
-        idempotency_key: (!request.once.is_empty()).then_some(request.once),
+        idempotency_key: (!request.idempotency_key.is_empty()).then_some(request.idempotency_key),
     };
     Ok((change, request.sync))
 }

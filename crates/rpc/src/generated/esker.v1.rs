@@ -1089,7 +1089,7 @@ pub struct TagWhereRequest {
     pub dry_run: bool,
     /// Idempotency key as in ApplyRequest.
     #[prost(bytes = "vec", tag = "7")]
-    pub once: ::prost::alloc::vec::Vec<u8>,
+    pub idempotency_key: ::prost::alloc::vec::Vec<u8>,
     #[prost(bool, tag = "8")]
     pub sync: bool,
     /// Canonical filter text as in FindRequest.
@@ -1635,7 +1635,7 @@ pub mod difference {
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct AppliedRequest {
     #[prost(bytes = "vec", tag = "1")]
-    pub once: ::prost::alloc::vec::Vec<u8>,
+    pub idempotency_key: ::prost::alloc::vec::Vec<u8>,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct AppliedReply {
@@ -1650,16 +1650,16 @@ pub struct ApplyRequest {
     /// Idempotency key: a batch whose key was applied before changes nothing. Repeat a call whose response was lost with
     /// the same key.
     #[prost(bytes = "vec", tag = "2")]
-    pub once: ::prost::alloc::vec::Vec<u8>,
+    pub idempotency_key: ::prost::alloc::vec::Vec<u8>,
     /// Respond once the batch survives a power failure, whatever the server's mode is.
     #[prost(bool, tag = "3")]
     pub sync: bool,
     /// The client keeps the batch until a checkpoint contains it, so the server may respond before that.
     #[prost(bool, tag = "4")]
-    pub hold: bool,
+    pub keep_until_checkpoint: bool,
     /// Version at which the batch was acknowledged by a server that may have lost it.
     #[prost(fixed64, optional, tag = "5")]
-    pub again_at: ::core::option::Option<u64>,
+    pub acknowledged_at: ::core::option::Option<u64>,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ApplyReply {
@@ -1675,11 +1675,11 @@ pub struct ApplyReply {
     pub unchanged: u64,
     /// Set if no checkpoint contains the batch yet, so that its server may lose it with its machine.
     #[prost(message, optional, tag = "6")]
-    pub held: ::core::option::Option<Held>,
+    pub window_position: ::core::option::Option<WindowPosition>,
 }
 /// Position in the commits of one opening of a server's store: that of a batch, or the last one in a checkpoint.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct Held {
+pub struct WindowPosition {
     #[prost(uint32, tag = "1")]
     pub server: u32,
     /// Number of starts of the server.
@@ -1699,7 +1699,7 @@ pub struct WindowRequest {
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct WindowReply {
     #[prost(message, repeated, tag = "1")]
-    pub servers: ::prost::alloc::vec::Vec<Held>,
+    pub servers: ::prost::alloc::vec::Vec<WindowPosition>,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Mutation {
@@ -2035,11 +2035,11 @@ pub struct ClusterReply {
     /// that period
     /// in milliseconds.
     #[prost(uint64, tag = "16")]
-    pub calls_lately: u64,
+    pub recent_calls: u64,
     #[prost(uint64, tag = "17")]
-    pub writes_lately: u64,
+    pub recent_writes: u64,
     #[prost(uint32, tag = "18")]
-    pub lately_ms: u32,
+    pub recent_ms: u32,
     /// Number of the server of each virtual node, so that clients can send a small batch to the server that coordinates it.
     #[prost(uint32, repeated, tag = "19")]
     pub vnode_owners: ::prost::alloc::vec::Vec<u32>,
@@ -2077,10 +2077,10 @@ pub struct WindowStatus {
     pub bases: u64,
     /// Folder of the last file written.
     #[prost(string, tag = "7")]
-    pub place: ::prost::alloc::string::String,
+    pub folder: ::prost::alloc::string::String,
     /// Reason why no checkpoint can be written, if so.
     #[prost(string, tag = "8")]
-    pub trouble: ::prost::alloc::string::String,
+    pub problem: ::prost::alloc::string::String,
 }
 /// Placement of a vertex's edges.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -2292,8 +2292,8 @@ pub mod watch_files_reply {
     pub struct Happened {
         #[prost(bytes = "vec", tag = "1")]
         pub path: ::prost::alloc::vec::Vec<u8>,
-        #[prost(enumeration = "What", tag = "2")]
-        pub what: i32,
+        #[prost(enumeration = "ChangeKind", tag = "2")]
+        pub kind: i32,
     }
     #[derive(
         Clone,
@@ -2307,7 +2307,7 @@ pub mod watch_files_reply {
         ::prost::Enumeration
     )]
     #[repr(i32)]
-    pub enum What {
+    pub enum ChangeKind {
         /// The file exists and has changed, or was created.
         Changed = 0,
         /// The file or directory tree was removed.
@@ -2315,7 +2315,7 @@ pub mod watch_files_reply {
         /// Changes of the path or below it may have been missed.
         Missed = 2,
     }
-    impl What {
+    impl ChangeKind {
         /// String value of the enum field names used in the ProtoBuf definition.
         ///
         /// The values are not transformed in any way and thus are considered stable
@@ -2582,7 +2582,7 @@ pub struct ChangeFilesRequest {
     /// first
     /// response is repeated. Keys of other forms are refused.
     #[prost(bytes = "vec", tag = "3")]
-    pub once: ::prost::alloc::vec::Vec<u8>,
+    pub idempotency_key: ::prost::alloc::vec::Vec<u8>,
     /// Respond once the changes survive a power failure.
     #[prost(bool, tag = "4")]
     pub sync: bool,
@@ -2591,7 +2591,7 @@ pub struct ChangeFilesRequest {
     pub routes: bool,
     /// The changes were sent before, and the response was lost: a cluster asks all its servers for one that has applied them.
     #[prost(bool, tag = "6")]
-    pub again: bool,
+    pub is_retry: bool,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ChangeFilesReply {
@@ -2650,7 +2650,7 @@ pub struct UsageRequest {
     pub path: ::prost::alloc::vec::Vec<u8>,
     /// Include the subtrees that the principal may read; otherwise only the entries of the directory.
     #[prost(bool, tag = "3")]
-    pub below: bool,
+    pub include_subtrees: bool,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct UsageReply {
@@ -6780,7 +6780,7 @@ pub struct SiteAnswer {
     pub age: u64,
     /// Whether changes of the answer will be notified on this link.
     #[prost(bool, tag = "8")]
-    pub told: bool,
+    pub subscribed: bool,
     #[prost(string, tag = "9")]
     pub failure: ::prost::alloc::string::String,
     #[prost(enumeration = "site_answer::Reason", tag = "10")]
@@ -6965,7 +6965,7 @@ pub struct SiteStored {
     #[prost(fixed64, tag = "4")]
     pub at: u64,
     #[prost(bool, tag = "5")]
-    pub told: bool,
+    pub subscribed: bool,
     /// 0: an answer. 1: the path changed. 2: the path and everything below it changed.
     #[prost(uint32, tag = "6")]
     pub touched: u32,

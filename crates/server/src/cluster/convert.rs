@@ -8,21 +8,21 @@ use esker_rpc::proto;
 /// The durability that a client accepts for its batch.
 pub(crate) fn apply_options_in(request: &proto::ApplyRequest) -> ApplyOptions {
     ApplyOptions {
-        retained: request.hold,
-        acknowledged_at: request.again_at.map(Version),
+        retained: request.keep_until_checkpoint,
+        acknowledged_at: request.acknowledged_at.map(Version),
     }
 }
 
 /// Encodes the outcome of a batch, with the commit position until which its client has to keep it.
 pub(crate) fn commit_out(commit: &Commit, position: Option<CommitPosition>) -> proto::ApplyReply {
     proto::ApplyReply {
-        held: position.map(position_out),
+        window_position: position.map(position_out),
         ..convert::commit_out(commit)
     }
 }
 
-pub(crate) fn position_out(position: CommitPosition) -> proto::Held {
-    proto::Held {
+pub(crate) fn position_out(position: CommitPosition) -> proto::WindowPosition {
+    proto::WindowPosition {
         server: position.server.0,
         incarnation: position.incarnation,
         number: position.number,

@@ -373,9 +373,9 @@ impl Cluster {
             vnodes_here: self.node.map().vnodes_of(self.me).count() as u32,
             bytes: tables + stats.objects_disk_bytes,
             split_vertices: self.node.split_vertices() as u64,
-            calls_lately: recent.calls,
-            writes_lately: recent.writes,
-            lately_ms: recent.millis,
+            recent_calls: recent.calls,
+            recent_writes: recent.writes,
+            recent_ms: recent.millis,
             vnode_owners: self.node.map().owners().map(|server| server.0).collect(),
         })
     }
@@ -421,8 +421,8 @@ fn status_of(figures: &WindowFigures) -> proto::WindowStatus {
         segments: figures.segments,
         segment_bytes: figures.segment_bytes,
         bases: figures.bases,
-        place: place.map_or_else(String::new, |p| p.to_string_lossy().into_owned()),
-        trouble: figures.write_error.clone().unwrap_or_default(),
+        folder: place.map_or_else(String::new, |p| p.to_string_lossy().into_owned()),
+        problem: figures.write_error.clone().unwrap_or_default(),
     }
 }
 

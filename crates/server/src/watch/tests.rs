@@ -85,16 +85,16 @@ fn apply_notifications(cached: &mut CachedAnswers, happened: &[Happened]) {
         let within = |path: &Vec<u8>| {
             *path == one.path || path.starts_with(&join_path(&one.path, b"")) || one.path == b"/"
         };
-        match What::try_from(one.what).unwrap() {
-            What::Changed => {
+        match ChangeKind::try_from(one.kind).unwrap() {
+            ChangeKind::Changed => {
                 cached.remove(&one.path);
             }
-            What::Gone => {
+            ChangeKind::Gone => {
                 for (_, inode) in cached.iter_mut().filter(|(path, _)| within(path)) {
                     *inode = None;
                 }
             }
-            What::Missed => cached.retain(|path, _| !within(path)),
+            ChangeKind::Missed => cached.retain(|path, _| !within(path)),
         }
     }
 }

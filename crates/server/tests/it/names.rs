@@ -370,7 +370,7 @@ fn plain_clients_are_told_what_is_wrong() {
             ),
             (
                 proto::ChangeFilesRequest {
-                    once: b"mine".to_vec(),
+                    idempotency_key: b"mine".to_vec(),
                     ..request(vec![change("/y")])
                 },
                 Code::InvalidArgument,

@@ -625,7 +625,7 @@ fn a_generated_client_asks_the_same() {
         let change = proto::TagWhereRequest {
             filter: "step < 3 AND modified > 1d ago".into(),
             set: Some(properties(&[("Conf_0", Kind::Null(0))])),
-            once: b"x".to_vec(),
+            idempotency_key: b"x".to_vec(),
             sync: true,
             ..Default::default()
         };

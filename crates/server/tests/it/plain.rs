@@ -80,7 +80,7 @@ fn writes_and_reads_by_name() {
                     ..Default::default()
                 })),
             ],
-            once: b"mine".to_vec(),
+            idempotency_key: b"mine".to_vec(),
             sync: true,
             ..Default::default()
         };
@@ -88,10 +88,10 @@ fn writes_and_reads_by_name() {
         assert!(done.applied);
         assert_eq!((done.vertices_created, done.edges_created), (2, 1));
         assert!(!client.apply(batch).await.unwrap().into_inner().applied);
-        let once = b"mine".to_vec();
+        let idempotency_key = b"mine".to_vec();
         assert!(
             client
-                .applied(proto::AppliedRequest { once })
+                .applied(proto::AppliedRequest { idempotency_key })
                 .await
                 .unwrap()
                 .into_inner()

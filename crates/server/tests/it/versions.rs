@@ -262,7 +262,7 @@ fn a_numbered_batch_counts_once_over_all_connections() {
             created_millis: made,
         };
         let request = proto::ApplyRequest {
-            once: numbered.encode(),
+            idempotency_key: numbered.encode(),
             ..Default::default()
         };
         call(id, Some(Call::Apply(request)))

@@ -54,7 +54,7 @@ impl Record {
             path: self.path.to_vec(),
             list: self.wants == Wants::List,
             at: self.at,
-            told: subscribed,
+            subscribed,
             touched,
             ..proto::SiteStored::default()
         };
@@ -100,7 +100,7 @@ impl Record {
         let body = match (stored.touched, stored.attributes) {
             (0, None) => Body::Answer {
                 found: PathMetadata::Absent,
-                subscribed: stored.told,
+                subscribed: stored.subscribed,
             },
             (0, Some(of)) if stored.listing => {
                 let child = |c: proto::SiteChild| DirEntry {
@@ -113,12 +113,12 @@ impl Record {
                         children: stored.children.into_iter().map(child).collect(),
                         complete: stored.complete,
                     },
-                    subscribed: stored.told,
+                    subscribed: stored.subscribed,
                 }
             }
             (0, Some(of)) => Body::Answer {
                 found: PathMetadata::Present(convert::of_attributes(of)),
-                subscribed: stored.told,
+                subscribed: stored.subscribed,
             },
             (touched, _) => Body::Changed { tree: touched > 1 },
         };

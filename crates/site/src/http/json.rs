@@ -79,7 +79,7 @@ pub(super) fn answer(origin: &str, path: &[u8], answer: &TierAnswer) -> Json {
         }
     }
     body.insert("age".into(), answer.age.as_secs_f64().into());
-    body.insert("told".into(), answer.subscribed.into());
+    body.insert("subscribed".into(), answer.subscribed.into());
     body.insert("hit".into(), answer.hit.into());
     Json::Object(body)
 }
@@ -248,7 +248,7 @@ fn cached_entry(kept: &CachedEntry, now: u64) -> Json {
         let listing = json!({ "names": names, "age": age(at), "complete": complete });
         body.insert("listing".into(), listing);
     }
-    body.insert("told".into(), kept.subscribed.into());
+    body.insert("subscribed".into(), kept.subscribed.into());
     body.insert("believed_for".into(), (kept.ttl as f64 / 1e6).into());
     body.insert("prefetched_unused".into(), kept.unused.into());
     body.insert("bytes".into(), kept.bytes.into());

@@ -113,7 +113,7 @@ pub(crate) fn answers(
         }
     };
     answer.age = micros(given.age);
-    answer.told = given.subscribed;
+    answer.subscribed = given.subscribed;
     answer.hit = given.hit;
     if kept.is_some_and(|kept| kept == digest(&given.found)) {
         answer.set_state(State::Same);
@@ -187,7 +187,7 @@ impl Pieces {
             .extend(names.filter(|c| is_name(&c.name)).map(child));
         self.less |= self.children.len() - before < all;
         let age = Duration::from_micros(answer.age);
-        let subscribed = answer.told;
+        let subscribed = answer.subscribed;
         let found = |found| {
             Ok(FetchResponse::Found {
                 found,

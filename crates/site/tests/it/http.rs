@@ -42,7 +42,7 @@ async fn files_are_told_of_with_their_freshness() {
     assert_eq!((status, body["size"].as_u64()), (200, Some(4)));
     assert_eq!(age, "0");
     assert_eq!(body["kind"], "file");
-    assert!(body["told"].is_boolean() && body["hit"].is_boolean() && body["age"].is_number());
+    assert!(body["subscribed"].is_boolean() && body["hit"].is_boolean() && body["age"].is_number());
     let (status, _, body) = get(&edge, "GET", &format!("/v1/list?url=file://{root}")).await;
     assert_eq!(status, 200);
     assert_eq!(body["complete"], true);

@@ -118,7 +118,7 @@ class EskerSiteFileSystem(AbstractFileSystem):  # type: ignore[misc]
             "modified_ns": modified,
             "mode": mode,
             "age": answer["age"],
-            "told": answer["told"],
+            "subscribed": answer["subscribed"],
             "hit": answer["hit"],
         }
         for field, value in more.items():

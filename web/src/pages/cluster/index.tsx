@@ -43,7 +43,7 @@ export default function ClusterPage() {
 
 function ClusterView({ cluster }: { cluster: Cluster }) {
   const several = cluster.kind === "cluster";
-  const down = cluster.servers.filter((s) => s.state !== "serving" || s.trouble);
+  const down = cluster.servers.filter((s) => s.state !== "serving" || s.problem);
   return (
     <>
       {down.map((s) => (
@@ -51,7 +51,7 @@ function ClusterView({ cluster }: { cluster: Cluster }) {
           <strong>
             Server {s.server} ({s.address})
           </strong>{" "}
-          {s.state === "joining" ? "waits for the other servers." : (s.trouble ?? "does not answer.")} Its part of the data is
+          {s.state === "joining" ? "waits for the other servers." : (s.problem ?? "does not answer.")} Its part of the data is
           unavailable until it responds.
         </div>
       ))}

@@ -58,9 +58,9 @@ function TierView({ tier }: { tier: Tier }) {
         <span className={`pill ${tier.state === "up" ? "ok" : "down"}`}>{tier.state}</span>
         <span className="muted small">{tier.url}</span>
       </div>
-      {tier.trouble && (
+      {tier.problem && (
         <div className="note bad" role="alert">
-          {tier.trouble}
+          {tier.problem}
         </div>
       )}
       {status && <Figures status={status} />}

@@ -65,14 +65,14 @@ pub(super) fn run(args: &ClusterStatusArgs, context: &mut Context) -> anyhow::Re
                 cells.push(state.into());
                 cells.extend(figures(&reply));
                 if let Some(window) = reply.window.filter(|_| windows) {
-                    if !window.trouble.is_empty() {
-                        problems.push(format!("server {id}: {}", window.trouble));
+                    if !window.problem.is_empty() {
+                        problems.push(format!("server {id}: {}", window.problem));
                     }
                     cells.extend([
                         Cell::Count(window.written.saturating_sub(window.persisted)),
                         format!("{} ms", window.age_ms).into(),
                         Cell::Count(window.segments + window.bases),
-                        window.place.into(),
+                        window.folder.into(),
                     ]);
                 }
             }
@@ -118,8 +118,8 @@ pub(super) fn figures(reply: &ClusterReply) -> Vec<Cell> {
         Cell::Count(reply.split_vertices),
         Cell::Count(reply.vnodes_here.into()),
         Cell::Json(reply.bytes.into(), size(reply.bytes)),
-        rate(reply.calls_lately, reply.lately_ms),
-        rate(reply.writes_lately, reply.lately_ms),
+        rate(reply.recent_calls, reply.recent_ms),
+        rate(reply.recent_writes, reply.recent_ms),
         Cell::Count(reply.calls.iter().sum()),
         Cell::Count(reply.calls_failed.iter().sum()),
     ]

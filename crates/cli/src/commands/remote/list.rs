@@ -174,7 +174,17 @@ pub(crate) fn stat(args: &StatArgs, context: &mut Context) -> anyhow::Result<Out
     };
     let outcome = each(&urls, &args.remote, Wants::Stat, context, &mut show)?;
     let columns = [
-        "url", "kind", "mode", "owner", "group", "size", "mtime", "more", "age", "told", "hit",
+        "url",
+        "kind",
+        "mode",
+        "owner",
+        "group",
+        "size",
+        "mtime",
+        "more",
+        "age",
+        "subscribed",
+        "hit",
     ];
     let format = args.format.format;
     let mut rows = Rows::new(&mut context.out, format, context.style, &columns);

@@ -221,7 +221,7 @@ pub(super) fn explain(args: &SitePathArgs, context: &mut Context) -> anyhow::Res
     if kept.is_null() {
         writeln!(out, "  kept        nothing under this path")?;
     } else {
-        let believed = match (kept["told"].as_bool(), kept["believed_for"].as_f64()) {
+        let believed = match (kept["subscribed"].as_bool(), kept["believed_for"].as_f64()) {
             (Some(true), _) => "until the origin reports a change".to_owned(),
             (_, Some(s)) => format!("for {s:.1} s"),
             _ => String::new(),

@@ -20,15 +20,15 @@ fn server_out(id: usize, address: &str, reply: &proto::ClusterReply) -> Json {
         "server": id,
         "address": address,
         "state": if reply.serving { "serving" } else { "joining" },
-        "trouble": reply.window.as_ref().map(|w| w.trouble.as_str()).filter(|t| !t.is_empty()),
+        "problem": reply.window.as_ref().map(|w| w.problem.as_str()).filter(|t| !t.is_empty()),
         "newest": Version(reply.newest).to_string(),
         "vertices": sum(&counts.vertices),
         "edges": sum(&counts.edges),
         "bytes": reply.bytes,
         "vnodes": reply.vnodes_here,
         "split_vertices": reply.split_vertices,
-        "calls_per_s": per_second(reply.calls_lately, reply.lately_ms),
-        "writes_per_s": per_second(reply.writes_lately, reply.lately_ms),
+        "calls_per_s": per_second(reply.recent_calls, reply.recent_ms),
+        "writes_per_s": per_second(reply.recent_writes, reply.recent_ms),
         "asked": reply.calls.iter().sum::<u64>(),
         "unanswered": reply.calls_failed.iter().sum::<u64>(),
         "unsaved": reply.window.as_ref().map(|w| w.written.saturating_sub(w.persisted)),
@@ -56,7 +56,7 @@ fn without_numbers(mut row: Json) -> Json {
 
 fn down(id: usize, address: &str, why: &str) -> Json {
     json!({
-        "server": id, "address": address, "state": "down", "trouble": why, "newest": null, "vertices": null, "edges": null,
+        "server": id, "address": address, "state": "down", "problem": why, "newest": null, "vertices": null, "edges": null,
         "bytes": null, "vnodes": null, "split_vertices": null, "calls_per_s": null, "writes_per_s": null, "asked": null,
         "unanswered": null, "unsaved": null,
     })
@@ -100,7 +100,7 @@ fn single_server(request: &ApiRequest<'_>) -> Result<Json, super::super::ApiErro
             "server": 0,
             "address": address,
             "state": "serving",
-            "trouble": stats.store.failed.then_some("the store takes no writes"),
+            "problem": stats.store.failed.then_some("the store takes no writes"),
             "newest": all(stats.newest.map(|v| v.to_string()).into()),
             "vertices": all(total(&mut stats.counts.vertices.iter().map(|(_, n)| *n)).into()),
             "edges": all(total(&mut stats.counts.edges.iter().map(|(_, n)| *n)).into()),

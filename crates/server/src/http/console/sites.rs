@@ -23,11 +23,11 @@ pub(in super::super) async fn sites(State(service): State<Arc<Service>>) -> Resp
     service.metrics.http.add(1);
     let asking = service.settings.sites.iter().map(|url| async move {
         match tokio::time::timeout(ANSWER_MAX, status(url)).await {
-            Ok(Ok(status)) => json!({"url": url, "state": "up", "trouble": null, "status": status}),
-            Ok(Err(why)) => json!({"url": url, "state": "down", "trouble": why, "status": null}),
+            Ok(Ok(status)) => json!({"url": url, "state": "up", "problem": null, "status": status}),
+            Ok(Err(why)) => json!({"url": url, "state": "down", "problem": why, "status": null}),
             Err(_) => {
                 let why = format!("it said nothing for {} s", ANSWER_MAX.as_secs());
-                json!({"url": url, "state": "down", "trouble": why, "status": null})
+                json!({"url": url, "state": "down", "problem": why, "status": null})
             }
         }
     });

@@ -421,7 +421,7 @@ pub(super) fn schemas() -> Vec<(&'static str, Json)> {
                         ("server", integer()),
                         ("address", text()),
                         ("state", one_of(&["serving", "joining", "down"])),
-                        ("trouble", maybe_text()),
+                        ("problem", maybe_text()),
                         ("newest", maybe_text()),
                         ("vertices", maybe_integer()),
                         ("edges", maybe_integer()),
@@ -461,7 +461,7 @@ pub(super) fn schemas() -> Vec<(&'static str, Json)> {
                 list(&object_of([
                     ("url", text()),
                     ("state", one_of(&["up", "down"])),
-                    ("trouble", maybe_text()),
+                    ("problem", maybe_text()),
                     ("status", maybe(&anything())),
                 ])),
             )]),
