@@ -180,7 +180,7 @@ impl Pending {
                 let commit = convert::commit_in(&reply);
                 match reply.window_position {
                     Some(position) => {
-                        client.keep(KeptBatch::new(request, &reply, position, number))
+                        client.keep(KeptBatch::new(request, &reply, position, number));
                     }
                     None => settle(number),
                 }
