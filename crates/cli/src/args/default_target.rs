@@ -120,7 +120,9 @@ impl<'a> TargetPosition<'a> {
         let all: Vec<_> = self.command.get_positionals().collect();
         let is_open = self.command.has_subcommands() || all.iter().any(|one| is_repeated(one));
         let is_full = !is_open && self.arguments.len() >= all.len();
-        is_full || self.arguments.first().is_some_and(|word| is_target(word))
+        // The only argument of `mount --origin` is a directory.
+        let is_mount = self.command.get_name() == "mount";
+        is_full || is_mount || self.arguments.first().is_some_and(|word| is_target(word))
     }
 }
 
@@ -195,6 +197,7 @@ mod tests {
             ("rdf load a.nt", Some((2, false))),
             ("link job:1 write file:/a", Some((1, false))),
             ("link lab.esker job:1 write file:/a", Some((1, true))),
+            ("mount --origin sftp://h/x /mnt", Some((1, true))),
             ("import", None),
             ("get --help", None),
             ("restore backup lab.esker", None),
