@@ -5,6 +5,7 @@ use esker::rdf::Services;
 use esker_config::{
     COUNT, DeValue, Key, KeySink, SIZE, Source, TIME, count, size, take_by, text, texts, time,
 };
+use esker_model::filter::Expr;
 use esker_model::{Error, Result};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -39,7 +40,7 @@ impl KeySink for Draft {
 /// Longest lease on files: a change to a file waits until the leases on it end.
 pub const LEASE_MAX: Duration = Duration::from_mins(1);
 
-pub(crate) const KEYS: [Key<Draft>; 31] = [
+pub(crate) const KEYS: [Key<Draft>; 36] = [
     Key {
         path: "listen",
         expected: "\"HOST:PORT\"",
@@ -246,7 +247,59 @@ pub(crate) const KEYS: [Key<Draft>; 31] = [
             Some(())
         },
     },
+    Key {
+        path: "catalogue.address",
+        expected: "the address by which others reach this server, as in \"https://data.example.org\"",
+        set: |d, v| {
+            let address = text(v).filter(|t| is_root(t))?;
+            d.settings.catalogue.address = Some(address.to_owned());
+            Some(())
+        },
+    },
+    Key {
+        path: "catalogue.name",
+        expected: "the name of this repository for harvesters",
+        set: |d, v| text(v).map(|t| t.clone_into(&mut d.settings.catalogue.name)),
+    },
+    Key {
+        path: "catalogue.admin",
+        expected: "a mail address, as in \"data@example.org\"",
+        set: |d, v| {
+            let (user, host) = text(v)?.split_once('@')?;
+            let plain = |t: &str| !t.is_empty() && !t.contains(char::is_whitespace);
+            let fits = plain(user) && plain(host) && host.trim_matches('.').contains('.');
+            d.settings.catalogue.admin = fits.then(|| format!("{user}@{host}"));
+            fits.then_some(())
+        },
+    },
+    Key {
+        path: "catalogue.filter",
+        expected: "a filter of the objects that are harvested, as in \"published = true\"",
+        set: |d, v| {
+            d.settings.catalogue.filter = Expr::parse(text(v)?, None).ok()?;
+            Some(())
+        },
+    },
+    Key {
+        path: "catalogue.page",
+        expected: "a number of records up to 1000",
+        set: |d, v| {
+            d.settings.catalogue.page = count(v).filter(|n| *n <= 1_000)?;
+            Some(())
+        },
+    },
 ];
+
+/// Whether a text is the address of a server's root: a scheme and a host, without a path or query.
+fn is_root(text: &str) -> bool {
+    let Ok(uri) = text.parse::<http::Uri>() else {
+        return false;
+    };
+    let http = matches!(uri.scheme_str(), Some("http" | "https"));
+    http && uri.host().is_some_and(|host| !host.is_empty())
+        && matches!(uri.path(), "" | "/")
+        && uri.query().is_none()
+}
 
 impl Settings {
     /// Reads settings from a TOML file; keys that the file does not have keep their defaults.
@@ -316,6 +369,11 @@ mod tests {
         assert!(!settings.sparql.services.is_empty());
         assert_eq!(settings.access.loopback, Loopback::Socket);
         assert!(settings.access.strict_modes);
+        let catalogue = "[catalogue]\naddress = \"https://a.org\"\nadmin = \"a@b.org\"\nfilter = \"doi LIKE '10.%'\"\npage = 7\n";
+        let catalogue = read(catalogue).unwrap().catalogue;
+        assert_eq!(catalogue.address.as_deref(), Some("https://a.org"));
+        assert_eq!(catalogue.admin.as_deref(), Some("a@b.org"));
+        assert_eq!((catalogue.page, catalogue.filter == Expr::All), (7, false));
         assert_eq!(settings.tls.unwrap().key, Path::new("b"));
         assert_eq!(read("").unwrap(), Settings::default());
     }
@@ -358,6 +416,18 @@ mod tests {
         assert!(
             message("[sparql]\norigins = [\"*\"]\n").contains("`sparql.read_origins` names pages")
         );
+        for line in [
+            "address = \"data.example.org\"",
+            "address = \"https://data.example.org/x\"",
+            "admin = \"root@localhost\"",
+            "filter = \"published =\"",
+            "page = 1001",
+        ] {
+            let key = line.split(' ').next().unwrap();
+            let expected = format!("`catalogue.{key}` holds ");
+            let refused = message(&format!("[catalogue]\n{line}\n"));
+            assert!(refused.contains(&expected), "{line}: {refused}");
+        }
         assert!(message("[limits]\nfrontier = 0\n").contains("a whole number from 1"));
     }
 }

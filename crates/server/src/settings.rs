@@ -2,11 +2,12 @@
 
 use esker::rdf::Services;
 use esker_access::slots::CONNECTIONS;
+use esker_model::filter::Expr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 /// Settings of a server.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Settings {
     /// Address to listen at, `host:port`; port 0 lets the system choose.
     pub listen: String,
@@ -36,6 +37,35 @@ pub struct Settings {
     pub sparql: Sparql,
     /// Rules for users of this machine and for the database's folder.
     pub access: AccessSettings,
+    /// Settings of landing pages and of the provider of OAI-PMH.
+    pub catalogue: Catalogue,
+}
+
+/// Settings of landing pages and of the provider of OAI-PMH.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Catalogue {
+    /// Address by which others reach this server, such as `https://data.example.org`; `None` for the one in each request.
+    pub address: Option<String>,
+    /// Name of the repository for harvesters.
+    pub name: String,
+    /// Mail address of the administrator for harvesters; `None` for root's at the server's host.
+    pub admin: Option<String>,
+    /// Condition on the objects that are harvested.
+    pub filter: Expr,
+    /// Records in a page of a harvest.
+    pub page: usize,
+}
+
+impl Default for Catalogue {
+    fn default() -> Self {
+        Self {
+            address: None,
+            name: "Esker".into(),
+            admin: None,
+            filter: Expr::All,
+            page: 100,
+        }
+    }
 }
 
 /// Rules for users of this machine and for the database's folder.
@@ -183,6 +213,7 @@ impl Default for Settings {
             scanners: (2 * cores).clamp(8, 128),
             sparql: Sparql::default(),
             access: AccessSettings::default(),
+            catalogue: Catalogue::default(),
         }
     }
 }

@@ -285,6 +285,34 @@ pub(crate) enum ExportCommand {
                       esker export graphar esker://lab-server:7400 lab-march --as-of 2026-03-01 --chunk-size 65536"
     )]
     Graphar(ExportGrapharArgs),
+    /// Export metadata of an item in DataCite's schema 4.6
+    #[command(
+        after_help = format!("{RECORD}\n\nExamples:\n  \
+                      esker export datacite lab.esker object:1649186741772673025 energy.xml --set publisher='A centre'\n  \
+                      esker export datacite lab.esker /scratch/run7 run7.json --base https://data.example.org")
+    )]
+    Datacite(super::catalogue::ExportDataciteArgs),
+    /// Export metadata of an item as a data set of schema.org
+    #[command(
+        after_help = format!("{RECORD}\n\nExamples:\n  \
+                      esker export schema-org lab.esker /scratch/run7/plot.png\n  \
+                      esker export schema-org lab.esker job:4711 job.jsonld --set license=CC-BY-4.0")
+    )]
+    SchemaOrg(super::catalogue::ExportRecordArgs),
+    /// Export metadata of an item as Croissant 1.0, for machine learning
+    #[command(
+        after_help = format!("{RECORD}\n\nExamples:\n  \
+                      esker export croissant lab.esker /scratch/tables tables.json --checksums\n  \
+                      esker export croissant lab.esker object:1649186741772673025 --set version=1.0.0")
+    )]
+    Croissant(super::catalogue::ExportRecordArgs),
+    /// Export metadata of an item as DCAT-AP 3, in JSON-LD
+    #[command(
+        after_help = format!("{RECORD}\n\nExamples:\n  \
+                      esker export dcat lab.esker /scratch/run7 run7.jsonld\n  \
+                      esker export dcat lab.esker object:1649186741772673025 --set 'creator=Curie, Marie'")
+    )]
+    Dcat(super::catalogue::ExportRecordArgs),
     /// Export the lineage of a vertex as an RO-Crate, to publish or archive it
     #[command(
         after_help = "Workflow Run RO-Crate 0.5. `process` describes executions with their inputs and outputs; `workflow` is for a run that contains the others and whose \
@@ -376,6 +404,9 @@ pub(crate) struct ExportGrapharArgs {
     #[arg(long, value_name = "N", default_value_t = 1 << 18, value_parser = clap::value_parser!(u32).range(1..=1 << 24))]
     pub(crate) chunk_size: u32,
 }
+
+const RECORD: &str = "The fields are read from tags of the item: title, creator, license, doi and others. A run is described as the set of the files that it wrote. \
+                      Unknown values are left out.";
 
 const EXPORT: &str = "The format follows from the ending: .csv, .ndjson or .jsonl, .parquet. `-` is standard output. The \
                       file is of one snapshot, and `esker import` reads it back.";

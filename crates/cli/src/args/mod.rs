@@ -4,6 +4,7 @@
 
 mod access;
 mod admin;
+mod catalogue;
 mod cluster;
 mod console;
 mod default_target;
@@ -47,6 +48,7 @@ pub(crate) use find::{
 };
 pub(crate) use groups::{command, parse};
 pub(crate) use harvest::HarvestArgs;
+pub(crate) use catalogue::{DataciteEncoding, ExportDataciteArgs, ExportRecordArgs};
 pub(crate) use import::{
     CrateProfile, ExportArgs, ExportCommand, ExportGrapharArgs, ExportRoCrateArgs, ExportTableArgs,
     ImportArgs, ImportCommand, ImportDarshanArgs, ImportGrapharArgs, ImportOpenLineageArgs,
@@ -134,7 +136,7 @@ pub(crate) enum Command {
     Init(InitArgs),
     /// Import Darshan logs, Slurm accounts, OpenLineage, PROV or tables
     Import(ImportArgs),
-    /// Export vertices, edges, the graph, PROV or an RO-Crate
+    /// Export tables, the graph, PROV, RO-Crates or catalogue records
     Export(ExportArgs),
     /// Run a program and record its inputs, outputs and exit code
     Run(Box<RunArgs>),

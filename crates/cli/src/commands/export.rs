@@ -1,5 +1,6 @@
 //! `esker export vertices|edges`: writes tables page by page, all as of one version.
 
+use super::export_record::run as described;
 use super::note_if_stopped;
 use crate::args::{ExportCommand, ExportTableArgs, TableKind};
 use crate::graph::NameCache;
@@ -33,6 +34,10 @@ pub(crate) fn run(command: &ExportCommand, context: &mut Context) -> anyhow::Res
         ExportCommand::Edges(args) => (args, TableKind::Edges, false),
         ExportCommand::Graphar(args) => return super::graphar::export(args, context),
         ExportCommand::Prov(args) => return super::prov::export(args, context),
+        ExportCommand::Datacite(args) => return super::export_record::datacite(args, context),
+        ExportCommand::SchemaOrg(args) => return described(args, esker_catalogue::Format::SchemaOrg, context),
+        ExportCommand::Croissant(args) => return described(args, esker_catalogue::Format::Croissant, context),
+        ExportCommand::Dcat(args) => return described(args, esker_catalogue::Format::Dcat, context),
         ExportCommand::RoCrate(args) => return super::export_ro_crate::run(args, context),
     };
     let format = format_of(args)?;

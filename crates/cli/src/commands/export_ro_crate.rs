@@ -1,6 +1,6 @@
 //! `esker export ro-crate`: writes the lineage of a vertex as a research object, with its files on request.
 
-mod files;
+pub(super) mod files;
 
 use super::note_if_stopped;
 use super::run::deliver::open_with_runs;

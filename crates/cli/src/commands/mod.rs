@@ -13,6 +13,7 @@ mod diff;
 mod doctor;
 mod edges;
 mod export;
+mod export_record;
 mod export_ro_crate;
 mod find;
 mod get;

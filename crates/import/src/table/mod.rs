@@ -24,6 +24,7 @@
 mod columns;
 mod edge_list;
 mod objects;
+mod outline;
 mod parquet;
 mod record;
 mod text;
@@ -37,6 +38,7 @@ mod objects_tests;
 mod tests;
 
 pub use objects::{IdColumns, IdSource, ObjectReader, ObjectRecord, ObjectTable};
+pub use outline::{Outline, outline};
 pub use typed::TypedWriter;
 pub use value::{value_from_json, value_to_json, version_from_text};
 pub use write::{TableError, TableWriter};

@@ -34,7 +34,7 @@ const REPLAY_DEFAULT: Duration = Duration::from_secs(2);
 const BASE_LEAST: u64 = 64 << 20;
 
 /// Configuration of a cluster from its file.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct ClusterConfig {
     /// Name of the cluster.
     pub name: String,

@@ -4,6 +4,7 @@
 //! router of both.
 
 mod api;
+mod catalogue;
 mod change_feed;
 mod console;
 mod files;

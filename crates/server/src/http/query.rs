@@ -27,7 +27,7 @@ pub(super) fn decode(text: &str) -> Option<String> {
 }
 
 /// Decodes a path segment, in which `+` stands for itself.
-fn decode_path(text: &str) -> Option<String> {
+pub(super) fn decode_path(text: &str) -> Option<String> {
     decode(&text.replace('+', "%2B"))
 }
 

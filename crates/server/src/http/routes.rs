@@ -2,7 +2,7 @@
 //! states the access that it needs.
 
 use super::table::{self, Endpoint, Verb};
-use super::{answer_session, console, prove, request_body, sparql, status};
+use super::{answer_session, catalogue, console, prove, request_body, sparql, status};
 use crate::access::needs::{ADMIN, ListedRoute, Needs, READ, WRITE};
 use crate::service::Service;
 use axum::Router;
@@ -31,6 +31,8 @@ enum RouteHandler {
     EndSession,
     Events,
     Site,
+    Record,
+    Harvest,
     Rdf(RdfEndpoint),
 }
 
@@ -49,7 +51,7 @@ const GRAPHS: RouteHandler = RouteHandler::Rdf(RdfEndpoint::Graphs);
 const MANAGE: RouteHandler = RouteHandler::Rdf(RdfEndpoint::Manage);
 
 /// Routes besides the API: method, path, needed access, handler. GET includes HEAD.
-const NON_API_ROUTES: [(Verb, &str, Needs, RouteHandler); 39] = [
+const NON_API_ROUTES: [(Verb, &str, Needs, RouteHandler); 42] = [
     (Verb::Get, "/healthz", Needs::Nothing, RouteHandler::Health),
     (Verb::Get, "/readyz", Needs::Nothing, RouteHandler::Ready),
     (Verb::Get, "/metrics", READ, RouteHandler::Metrics),
@@ -107,6 +109,10 @@ const NON_API_ROUTES: [(Verb, &str, Needs, RouteHandler); 39] = [
     ),
     (Verb::Get, "/api/v1/events", READ, RouteHandler::Events),
     (Verb::Get, "/api/v1/site", READ, RouteHandler::Site),
+    (Verb::Get, "/records/{*name}", READ, RouteHandler::Record),
+    // A harvester may send the arguments of a read in the body.
+    (Verb::Get, "/oai", READ, RouteHandler::Harvest),
+    (Verb::Post, "/oai", READ, RouteHandler::Harvest),
     // Updates are sent like queries, so the right to write is checked after decoding (`Asked::may_write`).
     (Verb::Get, "/sparql", READ, SPARQL),
     (Verb::Post, "/sparql", READ, SPARQL),
@@ -187,6 +193,8 @@ fn handler_route(verb: Verb, handler: RouteHandler) -> MethodRouter<Arc<Service>
         RouteHandler::EndSession => on(filter, console::session::end),
         RouteHandler::Events => on(filter, console::events::events),
         RouteHandler::Site => on(filter, console::sites::sites),
+        RouteHandler::Record => on(filter, catalogue::record),
+        RouteHandler::Harvest => on(filter, catalogue::harvest),
         RouteHandler::Rdf(endpoint) => on(
             filter,
             move |State(service): State<Arc<Service>>, request: Request<Body>| {

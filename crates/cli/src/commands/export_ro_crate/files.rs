@@ -21,7 +21,7 @@ const LINKS_MAX: u32 = 40;
 const COPY_BYTES: usize = 128 << 10;
 
 /// Rules that say which files may be copied into a crate.
-pub(super) struct Rules {
+pub(in crate::commands) struct Rules {
     /// Whether system files and files below dot-folders of home directories are allowed.
     from_anywhere: bool,
     /// Whether files of unknown size are allowed, although they may not be the files of the lineage.
@@ -30,14 +30,21 @@ pub(super) struct Rules {
 }
 
 /// An open file that may be copied into a crate.
-pub(super) struct FileSource {
+pub(in crate::commands) struct FileSource {
     file: File,
     /// Size of the file in bytes.
     pub(super) size: u64,
 }
 
+impl FileSource {
+    /// Returns the open file.
+    pub(in crate::commands) fn into_file(self) -> File {
+        self.file
+    }
+}
+
 impl Rules {
-    pub(super) fn new(from_anywhere: bool, without_size: bool) -> Self {
+    pub(in crate::commands) fn new(from_anywhere: bool, without_size: bool) -> Self {
         let home = std::env::var_os("HOME").map(PathBuf::from);
         let home = home.filter(|home| home.is_absolute());
         Self {
@@ -51,7 +58,7 @@ impl Rules {
     ///
     /// # Errors
     /// Returns the reason why the file may not be copied.
-    pub(super) fn open(&self, path: &str, known: Option<i64>) -> Result<FileSource, String> {
+    pub(in crate::commands) fn open(&self, path: &str, known: Option<i64>) -> Result<FileSource, String> {
         check_path_key(path)?;
         let real = real_path(Path::new(path))?;
         if !self.from_anywhere {
