@@ -37,5 +37,6 @@ pub use client::{Client, FileLink, Grants, PeerLink, Pending};
 pub use esker_access::{environment, peer};
 use esker_process::producer;
 
-/// Version of the network protocol. A server refuses other versions with an error that names both releases.
-pub const PROTOCOL: u32 = 7;
+mod versions;
+
+pub use versions::{OLDEST_PROTOCOL, PROTOCOL, agreed_protocol};

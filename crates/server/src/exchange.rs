@@ -16,7 +16,7 @@ use esker_model::{Error, Version};
 use esker_rpc::convert::{Form, reason_in};
 use esker_rpc::frame::{FrameCodec, RawCall, RawToServer};
 use esker_rpc::limits::{CREDIT_BYTES, PEER_MESSAGE_BYTES_MAX};
-use esker_rpc::{PROTOCOL, proto};
+use esker_rpc::{OLDEST_PROTOCOL, PROTOCOL, agreed_protocol, proto};
 use prost::Message as _;
 use std::collections::HashMap;
 use std::pin::Pin;
@@ -108,7 +108,10 @@ impl Exchange {
         let hello = message.hello.as_ref().ok_or_else(|| {
             Status::invalid_argument("malformed message: `hello`: expected it first")
         })?;
-        if hello.protocol != PROTOCOL {
+        // Servers of a cluster hold parts of the same data, so all of them are of one version.
+        let agreed = agreed_protocol(hello.oldest_protocol, hello.protocol)
+            .filter(|version| hello.peer.is_none() || *version == hello.protocol);
+        let Some(protocol) = agreed else {
             let client: String = hello
                 .version
                 .chars()
@@ -116,12 +119,12 @@ impl Exchange {
                 .take(32)
                 .collect();
             return Err(Status::failed_precondition(format!(
-                "the server is Esker {} (wire protocol {PROTOCOL}); the client is Esker {client} (protocol {}): use the \
-                 same release",
+                "the server is Esker {} (wire protocol {OLDEST_PROTOCOL} to {PROTOCOL}); the client is Esker {client} (protocol {}): \
+                 upgrade the older one",
                 env!("CARGO_PKG_VERSION"),
                 hello.protocol
             )));
-        }
+        };
         let service = self.service;
         let peer = hello
             .peer
@@ -142,7 +145,7 @@ impl Exchange {
             outboxes.push(Arc::downgrade(&outbox));
         }
         let welcome = proto::Welcome {
-            protocol: PROTOCOL,
+            protocol,
             version: env!("CARGO_PKG_VERSION").to_owned(),
             pid: std::process::id(),
             call_bytes_max: call_bytes_max as u64,

@@ -10,7 +10,7 @@ use crate::limits::{
     STREAM_WINDOW_BYTES,
 };
 use crate::members::{MEMBERS_KEY, STORE_KEY};
-use crate::{PROTOCOL, proto};
+use crate::{OLDEST_PROTOCOL, PROTOCOL, agreed_protocol, proto};
 use bytes::Bytes;
 use esker_model::Error;
 use prost::Message as _;
@@ -219,6 +219,7 @@ async fn greet(
     let hello = proto::ToServer {
         hello: Some(proto::Hello {
             protocol: PROTOCOL,
+            oldest_protocol: OLDEST_PROTOCOL,
             version: env!("CARGO_PKG_VERSION").to_owned(),
             peer,
         }),
@@ -254,9 +255,10 @@ async fn greet(
         .welcome
         .take()
         .ok_or_else(|| stranger(address, "it did not greet"))?;
-    if welcome.protocol != PROTOCOL {
+    // The server has chosen the version.
+    if agreed_protocol(welcome.protocol, welcome.protocol).is_none() {
         return Err(Ungreeted::CallError(target(format!(
-            "the server at {} is Esker {} (wire protocol {}); this is Esker {} (protocol {PROTOCOL}): use the same release",
+            "the server at {} is Esker {} (wire protocol {}); this is Esker {} (protocol {OLDEST_PROTOCOL} to {PROTOCOL}): upgrade the older one",
             address.authority(),
             welcome.version,
             welcome.protocol,

@@ -3087,7 +3087,7 @@ pub struct ToServer {
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Hello {
-    /// Version of the network protocol that the client uses: 2.
+    /// Newest version of the network protocol that the client speaks.
     #[prost(uint32, tag = "1")]
     pub protocol: u32,
     /// Release of the client, for messages.
@@ -3096,6 +3096,9 @@ pub struct Hello {
     /// Set by a server of a cluster that greets another one.
     #[prost(message, optional, tag = "3")]
     pub peer: ::core::option::Option<Peer>,
+    /// Oldest version that the client speaks; 0 for the same as `protocol`.
+    #[prost(uint32, tag = "4")]
+    pub oldest_protocol: u32,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Call {
@@ -3263,6 +3266,7 @@ pub struct ToClient {
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Welcome {
+    /// Version of the network protocol on this connection: the newest one that both sides speak.
     #[prost(uint32, tag = "1")]
     pub protocol: u32,
     #[prost(string, tag = "2")]

@@ -213,6 +213,7 @@ fn nothing_is_answered_before_a_proof() {
                 protocol: PROTOCOL,
                 version: "0.0.9".into(),
                 peer: None,
+                ..Default::default()
             }),
             ..Default::default()
         };
@@ -304,6 +305,7 @@ fn nobody_greets_as_a_server_without_the_host_key() {
             protocol: PROTOCOL,
             version: "0.1.0".into(),
             peer: Some(proto::Peer::default()),
+            ..Default::default()
         }),
         ..Default::default()
     };

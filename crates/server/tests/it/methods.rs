@@ -248,6 +248,7 @@ fn harm(lab: &Lab, path: &str) -> (&'static str, Vec<u8>) {
                 protocol: PROTOCOL,
                 version: "0.0.9".into(),
                 peer: None,
+                ..Default::default()
             }),
             ..Default::default()
         })),

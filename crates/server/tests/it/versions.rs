@@ -3,7 +3,7 @@
 use crate::common::{Served, filled, settings};
 use bytes::Bytes;
 use esker_rpc::frame::FrameCodec;
-use esker_rpc::{PROTOCOL, proto};
+use esker_rpc::{OLDEST_PROTOCOL, PROTOCOL, proto};
 use prost::Message as _;
 use tonic::codegen::tokio_stream;
 use tonic::transport::Endpoint;
@@ -44,8 +44,8 @@ fn hello(protocol: u32, version: &str) -> Vec<u8> {
     proto::ToServer {
         hello: Some(proto::Hello {
             protocol,
-            peer: None,
             version: version.into(),
+            ..Default::default()
         }),
         ..Default::default()
     }
@@ -90,14 +90,33 @@ fn another_protocol_is_refused_with_both_releases() {
         assert_eq!(
             status.message(),
             format!(
-                "the server is Esker {} (wire protocol {PROTOCOL}); the client is Esker 9.9.9 (protocol {protocol}): use \
-                 the same release",
+                "the server is Esker {} (wire protocol {OLDEST_PROTOCOL} to {PROTOCOL}); the client is Esker 9.9.9 (protocol \
+                 {protocol}): upgrade the older one",
                 env!("CARGO_PKG_VERSION")
             )
         );
     }
     // The server still works.
     filled(&served);
+}
+
+/// A client of the next release offers the versions that it speaks, and the server answers with the newest one that it speaks, too.
+#[test]
+fn a_newer_client_that_speaks_the_servers_protocol_is_served() {
+    let served = Served::start(settings());
+    let newer = proto::ToServer {
+        hello: Some(proto::Hello {
+            protocol: PROTOCOL + 3,
+            oldest_protocol: OLDEST_PROTOCOL,
+            version: "9.9.9".into(),
+            peer: None,
+        }),
+        ..Default::default()
+    };
+    let (heard, status) = say(&served, vec![newer.encode_to_vec()]);
+    assert!(status.is_none(), "{status:?}");
+    let welcome = heard.first().and_then(|m| m.welcome.as_ref()).unwrap();
+    assert_eq!(welcome.protocol, PROTOCOL);
 }
 
 #[test]
