@@ -115,7 +115,10 @@ mod tests {
         let lab = Agent::parse("CERN <https://ror.org/01ggx4157>").unwrap();
         assert_eq!(lab.is_person(), Some(false));
         let unusual = Agent::parse("Team (a)(b)").unwrap();
-        assert_eq!((unusual.name.as_str(), unusual.affiliation.as_deref()), ("Team", Some("a)(b")));
+        assert_eq!(
+            (unusual.name.as_str(), unusual.affiliation.as_deref()),
+            ("Team", Some("a)(b"))
+        );
         for bad in [
             "",
             "<https://orcid.org/0000-0002-1825-0097>",

@@ -4,11 +4,11 @@ use crate::field::{ContentFields, Overrides, fill};
 use crate::identifier;
 use crate::record::{FilePart, ItemKind, Record, Related, RunFacts, last_part};
 use esker_model::namespace::{Inode, Kind, NamePath, Namespace, TaggedFile, walk_tagged};
-use esker_model::record::UserAttribute;
 use esker_model::object::{Found, ObjectId, ObjectKey, ObjectRead, Principal};
+use esker_model::record::UserAttribute;
 use esker_model::{
-    Cancel, EdgeSelect, EdgeTypeId, Error, Result, Schema, Value, Version, Versions,
-    Vertex, VertexId, VertexName, VertexRef,
+    Cancel, EdgeSelect, EdgeTypeId, Error, Result, Schema, Value, Version, Versions, Vertex,
+    VertexId, VertexName, VertexRef,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
@@ -178,6 +178,7 @@ impl Collector<'_> {
                 record.size = Some(inode.size);
             }
         }
+        let indexed = file.is_some();
         let mut parts = vec![vertex.id];
         match (directory, file) {
             (true, Some((path, _))) => {
@@ -199,6 +200,16 @@ impl Collector<'_> {
             }
         }
         self.provenance(&mut record, &parts, &schema)?;
+        if kind == ItemKind::File
+            && record.part_of.is_empty()
+            && let Some(directory) = directory_of(&name.key).filter(|_| indexed)
+        {
+            record.part_of.push(Related {
+                name: format!("file:{directory}"),
+                title: last_part(directory).to_owned(),
+                doi: None,
+            });
+        }
         Ok(Some(record))
     }
 
@@ -406,8 +417,11 @@ impl Collector<'_> {
         let mut ends: Vec<VertexId> = found.ends.iter().map(|(_, id)| *id).collect();
         ends.sort_unstable();
         ends.dedup();
-        let known: BTreeMap<VertexId, Vertex> =
-            self.vertices(&ends)?.into_iter().map(|v| (v.id, v)).collect();
+        let known: BTreeMap<VertexId, Vertex> = self
+            .vertices(&ends)?
+            .into_iter()
+            .map(|v| (v.id, v))
+            .collect();
         let mut facts: BTreeMap<VertexId, RunFacts> = BTreeMap::new();
         for run in self.vertices(runs)? {
             let one = RunFacts {
@@ -434,7 +448,9 @@ impl Collector<'_> {
             }
         }
         record.runs = facts.into_values().collect();
-        record.runs.sort_by(|a, b| (a.start, &a.name).cmp(&(b.start, &b.name)));
+        record
+            .runs
+            .sort_by(|a, b| (a.start, &a.name).cmp(&(b.start, &b.name)));
         let sources: Vec<VertexId> = sources.into_iter().take(RELATED_MAX).collect();
         record.sources = self.related(&sources, schema)?;
         Ok(())
@@ -492,6 +508,12 @@ impl Collector<'_> {
         }
         Ok(ends)
     }
+}
+
+/// Directory of a file's path; `None` for the root.
+fn directory_of(path: &str) -> Option<&str> {
+    let (directory, _) = path.rsplit_once('/')?;
+    (!directory.is_empty()).then_some(directory)
 }
 
 /// Destinations of edges with their sources and types.

@@ -140,7 +140,11 @@ pub fn json(record: &Record) -> Json {
     out.set("license", schema_org::license(record));
     out.set(
         "creator",
-        record.creators.iter().map(schema_org::agent).collect::<Vec<_>>(),
+        record
+            .creators
+            .iter()
+            .map(|one| schema_org::agent(record, one))
+            .collect::<Vec<_>>(),
     );
     let publisher = record.publisher.as_deref();
     out.set(
@@ -152,7 +156,7 @@ pub fn json(record: &Record) -> Json {
     out.set("inLanguage", record.language.as_deref());
     out.set("version", version(record));
     out.set("citeAs", datacite::citation(record));
-    out.set("datePublished", record.date());
+    out.set("datePublished", record.issued.as_deref());
     out.set("dateCreated", record.created.map(time::full));
     out.set("dateModified", record.modified.map(time::full));
     // Without a checksum of each file, a program cannot check what it loads: the standard's mark for data that may change.
@@ -167,7 +171,10 @@ pub fn json(record: &Record) -> Json {
         .collect();
     out.set(
         "distribution",
-        files.iter().map(|file| file_object(file)).collect::<Vec<_>>(),
+        files
+            .iter()
+            .map(|file| file_object(file))
+            .collect::<Vec<_>>(),
     );
     let tables = files.iter().filter(|file| !file.columns.is_empty());
     out.set(

@@ -30,7 +30,10 @@ fn general_type(record: &Record) -> &'static str {
 
 /// Distinct media types of the files.
 fn media_types(files: &[FilePart]) -> Vec<&str> {
-    let kinds: BTreeSet<&str> = files.iter().filter_map(|f| f.media_type.as_deref()).collect();
+    let kinds: BTreeSet<&str> = files
+        .iter()
+        .filter_map(|f| f.media_type.as_deref())
+        .collect();
     kinds.into_iter().take(LIST_MAX).collect()
 }
 
@@ -102,11 +105,15 @@ fn agent_json(agent: &Agent) -> Object {
         object.set("familyName", family);
     }
     if let Some((id, scheme, address)) = name_identifier(agent) {
-        let one = json!({"nameIdentifier": id, "nameIdentifierScheme": scheme, "schemeUri": address});
+        let one =
+            json!({"nameIdentifier": id, "nameIdentifierScheme": scheme, "schemeUri": address});
         object.set("nameIdentifiers", vec![one]);
     }
     let affiliation = agent.affiliation.as_deref();
-    object.set("affiliation", affiliation.map(|name| vec![json!({ "name": name })]));
+    object.set(
+        "affiliation",
+        affiliation.map(|name| vec![json!({ "name": name })]),
+    );
     object
 }
 
@@ -123,7 +130,10 @@ pub fn json(record: &Record) -> Json {
     let agents = creators(record);
     out.set(
         "creators",
-        agents.iter().map(|a| agent_json(a).done()).collect::<Vec<_>>(),
+        agents
+            .iter()
+            .map(|a| agent_json(a).done())
+            .collect::<Vec<_>>(),
     );
     let mut title = Object::default();
     title.set("title", record.title.as_str());
@@ -134,7 +144,10 @@ pub fn json(record: &Record) -> Json {
         json!({"name": record.publisher.as_deref().unwrap_or(UNAVAILABLE)}),
     );
     out.set("publicationYear", year(record));
-    let subjects = record.keywords.iter().map(|word| json!({ "subject": word }));
+    let subjects = record
+        .keywords
+        .iter()
+        .map(|word| json!({ "subject": word }));
     out.set("subjects", subjects.collect::<Vec<_>>());
     let contributors = record.contributors.iter().map(|agent| {
         let mut one = agent_json(agent);
@@ -181,7 +194,9 @@ pub fn json(record: &Record) -> Json {
     }
     out.set("relatedIdentifiers", identifiers);
     out.set("relatedItems", items);
-    let size = record.size.map(|bytes| vec![format!("{bytes} bytes").into()]);
+    let size = record
+        .size
+        .map(|bytes| vec![format!("{bytes} bytes").into()]);
     out.set("sizes", size);
     let kinds = media_types(&record.files);
     out.set(
@@ -212,7 +227,11 @@ fn text<'a>(object: &'a Json, name: &str) -> Option<&'a str> {
 }
 
 fn list<'a>(document: &'a Json, name: &str) -> impl Iterator<Item = &'a Json> {
-    document.get(name).and_then(Json::as_array).into_iter().flatten()
+    document
+        .get(name)
+        .and_then(Json::as_array)
+        .into_iter()
+        .flatten()
 }
 
 /// Attributes of an element: the names in XML with the members of JSON that hold them.
@@ -321,11 +340,7 @@ pub fn xml(record: &Record) -> String {
     match (&record.doi, record.page()) {
         (Some(doi), _) => out.leaf("identifier", &[("identifierType", "DOI")], doi),
         (None, Some(page)) => out.leaf("identifier", &[("identifierType", "URL")], &page),
-        (None, None) => out.leaf(
-            "identifier",
-            &[("identifierType", "Local")],
-            &record.iri(),
-        ),
+        (None, None) => out.leaf("identifier", &[("identifierType", "Local")], &record.iri()),
     }
     for (outer, inner, name) in [
         ("creators", "creator", "creatorName"),

@@ -82,7 +82,10 @@ fn distribution(record: &Record, file: &FilePart) -> Json {
     };
     out.set("dcat:accessURL", json!({ "@id": access }));
     let download = file.url.as_deref();
-    out.set("dcat:downloadURL", download.map(|url| json!({ "@id": url })));
+    out.set(
+        "dcat:downloadURL",
+        download.map(|url| json!({ "@id": url })),
+    );
     let size = file.size.map(|bytes| bytes.to_string());
     out.set(
         "dcat:byteSize",
@@ -90,10 +93,16 @@ fn distribution(record: &Record, file: &FilePart) -> Json {
     );
     if let Some(kind) = &file.media_type {
         let id = format!("https://www.iana.org/assignments/media-types/{kind}");
-        out.set("dcat:mediaType", json!({"@id": id, "@type": "dct:MediaType"}));
+        out.set(
+            "dcat:mediaType",
+            json!({"@id": id, "@type": "dct:MediaType"}),
+        );
     }
     if let Some(url) = record.license.as_ref().and_then(|l| l.url.as_deref()) {
-        out.set("dct:license", json!({"@id": url, "@type": "dct:LicenseDocument"}));
+        out.set(
+            "dct:license",
+            json!({"@id": url, "@type": "dct:LicenseDocument"}),
+        );
     }
     out.set("dct:modified", file.modified.map(date_time));
     if let Some(sum) = &file.sha256 {
@@ -114,7 +123,7 @@ fn distribution(record: &Record, file: &FilePart) -> Json {
 
 fn run(record: &Record, run: &RunFacts) -> Json {
     let mut out = Object::typed("prov:Activity");
-    out.set("@id", record.related_iri(&run.name, None));
+    out.set("@id", record.run_iri(run));
     out.set("rdfs:label", run.title.as_str());
     out.set("rdfs:comment", run.command.as_deref());
     out.set("prov:startedAtTime", run.start.map(date_time));
@@ -169,11 +178,16 @@ pub fn json(record: &Record) -> Json {
     out.set("dcat:keyword", keywords.collect::<Vec<_>>());
     let known = language.and_then(|language| {
         let code = language.split('-').next()?;
-        LANGUAGES.iter().find(|(two, _)| two.eq_ignore_ascii_case(code))
+        LANGUAGES
+            .iter()
+            .find(|(two, _)| two.eq_ignore_ascii_case(code))
     });
     if let Some((_, code)) = known {
         let id = format!("http://publications.europa.eu/resource/authority/language/{code}");
-        out.set("dct:language", json!({"@id": id, "@type": "dct:LinguisticSystem"}));
+        out.set(
+            "dct:language",
+            json!({"@id": id, "@type": "dct:LinguisticSystem"}),
+        );
     }
     out.set("dcat:version", record.version.as_deref());
     let page = record.page();

@@ -186,7 +186,10 @@ impl Overrides {
         };
         let field = Field::all().find(|field| field.name() == name.trim());
         let Some(field) = field else {
-            return Err(format!("unknown field `{name}`; expected one of {}", known()));
+            return Err(format!(
+                "unknown field `{name}`; expected one of {}",
+                known()
+            ));
         };
         let several = matches!(field, Field::Creator | Field::Contributor | Field::Keyword);
         if !several && self.0.iter().any(|(given, _)| *given == field) {
@@ -208,9 +211,9 @@ impl Overrides {
 fn check(field: Field, value: &str) -> Result<(), String> {
     match field {
         Field::Creator | Field::Contributor => Agent::parse(value).map(drop),
-        Field::Doi if identifier::doi(value).is_none() => Err(format!(
-            "`{value}` is not a DOI: expected 10.PREFIX/SUFFIX"
-        )),
+        Field::Doi if identifier::doi(value).is_none() => {
+            Err(format!("`{value}` is not a DOI: expected 10.PREFIX/SUFFIX"))
+        }
         Field::Issued if time::parse_date(value).is_none() => Err(format!(
             "`{value}` is not a date: expected YYYY, YYYY-MM or YYYY-MM-DD"
         )),
@@ -299,7 +302,9 @@ pub(crate) fn fill<'a>(
     for field in Field::all() {
         let given = overrides.of(field);
         if given.is_empty() {
-            let tag = found.iter().find(|(f, _, _, values)| *f == field && !values.is_empty());
+            let tag = found
+                .iter()
+                .find(|(f, _, _, values)| *f == field && !values.is_empty());
             if let Some((_, _, tag, values)) = tag {
                 let place = format!("tag `{tag}`");
                 set(record, &mut content, field, &place, values);
@@ -346,8 +351,9 @@ fn set(
         Field::License => record.license = Some(License::parse(&first)),
         Field::Doi => record.doi = identifier::doi(&first),
         Field::Keyword => {
-            // One text may hold several keywords, as in forms.
-            let words = good.iter().flat_map(|text| text.split([',', ';']));
+            // A single text may hold several keywords, as in forms; the items of a list are whole.
+            let separators: &[char] = if good.len() == 1 { &[',', ';'] } else { &[] };
+            let words = good.iter().flat_map(|text| text.split(separators));
             for word in words.map(str::trim).filter(|word| !word.is_empty()) {
                 if !record.keywords.iter().any(|known| known == word) {
                     record.keywords.push(word.to_owned());
@@ -377,7 +383,10 @@ mod tests {
         let tags = [
             ("dc:title", Value::from("second")),
             ("title", Value::from("first")),
-            ("authors", Value::List(vec!["Curie, Marie".into(), "x <y>".into()])),
+            (
+                "authors",
+                Value::List(vec!["Curie, Marie".into(), "x <y>".into()]),
+            ),
             ("keywords", Value::from("physics, radium; physics")),
             ("doi", Value::from("not one")),
             ("publication_year", Value::I64(1903)),
@@ -394,7 +403,11 @@ mod tests {
         assert_eq!(record.issued.as_deref(), Some("1903"));
         assert_eq!(record.year().as_deref(), Some("1903"));
         assert_eq!(record.publisher.as_deref(), Some("A centre"));
-        let tags: Vec<_> = record.tags.iter().map(|(n, v)| format!("{n}={v}")).collect();
+        let tags: Vec<_> = record
+            .tags
+            .iter()
+            .map(|(n, v)| format!("{n}={v}"))
+            .collect();
         assert_eq!(tags, ["energy=2.5", "checked="]);
         assert_eq!(record.problems.len(), 2, "{:?}", record.problems);
         assert!(record.problems[0].starts_with("tag `authors`: `x <y>`: expected an address"));
@@ -405,7 +418,10 @@ mod tests {
     #[test]
     fn wrong_overrides_are_refused() {
         for (text, expected) in [
-            ("title", "expected FIELD=VALUE; fields are title, description"),
+            (
+                "title",
+                "expected FIELD=VALUE; fields are title, description",
+            ),
             ("titel=x", "unknown field `titel`; expected one of title"),
             ("title=", "field `title`: the value is empty"),
             ("issued=soon", "field `issued`: `soon` is not a date"),

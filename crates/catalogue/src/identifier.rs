@@ -69,9 +69,11 @@ pub(crate) fn doi(text: &str) -> Option<String> {
     }
     let (prefix, suffix) = rest.split_once('/')?;
     let registrant = prefix.strip_prefix("10.")?;
-    let digits = (4..=9).contains(&registrant.len())
-        && registrant.bytes().all(|b| b.is_ascii_digit());
-    let plain = suffix.chars().all(|c| !c.is_control() && !c.is_whitespace());
+    let digits =
+        (4..=9).contains(&registrant.len()) && registrant.bytes().all(|b| b.is_ascii_digit());
+    let plain = suffix
+        .chars()
+        .all(|c| !c.is_control() && !c.is_whitespace());
     (digits && plain && !suffix.is_empty()).then(|| rest.to_owned())
 }
 
@@ -111,10 +113,7 @@ mod tests {
     fn dois_in_all_their_forms() {
         for (text, expected) in [
             ("10.5072/abc", Some("10.5072/abc")),
-            (
-                "https://doi.org/10.5281/zenodo.7",
-                Some("10.5281/zenodo.7"),
-            ),
+            ("https://doi.org/10.5281/zenodo.7", Some("10.5281/zenodo.7")),
             ("DOI:10.1000/1/2", Some("10.1000/1/2")),
             ("10.5072/", None),
             ("10.x/abc", None),
@@ -135,7 +134,9 @@ mod tests {
             Some("https://spdx.org/licenses/CC-BY-4.0")
         );
         assert_eq!(
-            License::parse("https://spdx.org/licenses/MIT").spdx.as_deref(),
+            License::parse("https://spdx.org/licenses/MIT")
+                .spdx
+                .as_deref(),
             Some("MIT")
         );
         let text = License::parse("for members only");

@@ -92,7 +92,10 @@ fn facts(out: &mut Markup, record: &Record) {
         ("Version", record.version.clone()),
         ("Language", record.language.clone()),
         ("Size", record.size.map(size)),
-        ("Keywords", Some(record.keywords.join(", ")).filter(|k| !k.is_empty())),
+        (
+            "Keywords",
+            Some(record.keywords.join(", ")).filter(|k| !k.is_empty()),
+        ),
     ];
     for (name, text) in texts {
         if let Some(text) = text {
@@ -100,11 +103,19 @@ fn facts(out: &mut Markup, record: &Record) {
         }
     }
     if let Some(license) = &record.license {
-        fact(out, "Licence", |out| link(out, license.url.as_deref(), &license.name));
+        fact(out, "Licence", |out| {
+            link(out, license.url.as_deref(), &license.name)
+        });
     }
     fact(out, "Identifier", |out| {
         let id = datacite::shown_identifier(record);
-        link(out, Some(&id).filter(|id| id.contains("://")).map(String::as_str), &id);
+        link(
+            out,
+            Some(&id)
+                .filter(|id| id.contains("://"))
+                .map(String::as_str),
+            &id,
+        );
     });
     fact(out, "Vertex", |out| out.leaf("code", &[], &record.name));
     fact(out, "Cite as", |out| out.text(&datacite::citation(record)));
@@ -123,7 +134,9 @@ fn files(out: &mut Markup, record: &Record) {
     }
     out.close();
     for file in record.files.iter().take(FILES_SHOWN) {
-        let page = record.page_of(&file.name).filter(|_| file.name != record.name);
+        let page = record
+            .page_of(&file.name)
+            .filter(|_| file.name != record.name);
         out.open("tr", &[]);
         out.open("td", &[]);
         link(out, file.url.as_deref().or(page.as_deref()), &file.path);
@@ -200,7 +213,11 @@ pub fn page(record: &Record) -> String {
     out.open("main", &[]);
     out.leaf("p", &[], record.kind.title());
     out.leaf("h1", &[], &record.title);
-    for paragraph in record.description.iter().flat_map(|text| text.split("\n\n")) {
+    for paragraph in record
+        .description
+        .iter()
+        .flat_map(|text| text.split("\n\n"))
+    {
         out.leaf("p", &[], paragraph);
     }
     facts(&mut out, record);

@@ -190,6 +190,12 @@ impl Record {
         self.page_of(name).unwrap_or_else(|| iri_of(name))
     }
 
+    /// Identifier of a run as an activity. A record of a run's outputs has the page of the run, so the activity itself is a part of it.
+    pub(crate) fn run_iri(&self, run: &RunFacts) -> String {
+        let own = if run.name == self.name { "#run" } else { "" };
+        format!("{}{own}", self.related_iri(&run.name, None))
+    }
+
     /// Address from which a file can be read, or a `file:` URI of its path.
     pub fn file_address(file: &FilePart) -> String {
         match &file.url {
@@ -208,10 +214,11 @@ impl Record {
         }
         let files = match (self.kind.is_set(), self.files.len(), self.all_files) {
             (false, _, _) => String::new(),
+            (true, 1, true) => ", 1 file".to_owned(),
             (true, n, true) => format!(", {n} files"),
             (true, n, false) => format!(", more than {n} files"),
         };
-        format!("{} {}{files}", self.kind.title(), self.name)
+        format!("{}: {}{files}", self.kind.title(), self.name)
     }
 
     /// Year of publication: of `issued`, else of the creation or of the last change.

@@ -7,10 +7,12 @@ use crate::time;
 use serde_json::{Value as Json, json};
 
 /// Converts an agent: a person, an organisation, or a thing of either kind.
-pub(crate) fn agent(agent: &Agent) -> Json {
+pub(crate) fn agent(record: &Record, agent: &Agent) -> Json {
     // `creator` takes a person or an organisation; a name alone is most often a person's.
+    let publishes = record.publisher.as_deref() == Some(agent.name.as_str());
     let kind = match agent.is_person() {
         Some(false) => "Organization",
+        None if publishes => "Organization",
         Some(true) | None => "Person",
     };
     let mut object = Object::typed(kind);
@@ -47,7 +49,7 @@ fn related(record: &Record, items: &[Related]) -> Vec<Json> {
 
 fn run(record: &Record, run: &RunFacts) -> Json {
     let mut object = Object::typed("CreateAction");
-    object.set("@id", record.related_iri(&run.name, None));
+    object.set("@id", record.run_iri(run));
     object.set("name", run.title.as_str());
     object.set("description", run.command.as_deref());
     object.set("startTime", run.start.map(time::full));
@@ -72,11 +74,10 @@ pub fn json(record: &Record) -> Json {
     let mut identifiers = vec![Json::from(record.name.as_str())];
     identifiers.extend(record.doi.iter().map(|doi| Json::from(doi_address(doi))));
     out.set("identifier", identifiers);
-    out.set("creator", record.creators.iter().map(agent).collect::<Vec<_>>());
-    out.set(
-        "contributor",
-        record.contributors.iter().map(agent).collect::<Vec<_>>(),
-    );
+    let agents =
+        |agents: &[Agent]| -> Vec<Json> { agents.iter().map(|one| agent(record, one)).collect() };
+    out.set("creator", agents(&record.creators));
+    out.set("contributor", agents(&record.contributors));
     let publisher = record.publisher.as_deref();
     out.set(
         "publisher",
@@ -87,13 +88,17 @@ pub fn json(record: &Record) -> Json {
     out.set("keywords", keywords.collect::<Vec<Json>>());
     out.set("inLanguage", record.language.as_deref());
     out.set("version", record.version.as_deref());
-    out.set("datePublished", record.date());
+    out.set("datePublished", record.issued.as_deref());
     out.set("dateCreated", record.created.map(time::full));
     out.set("dateModified", record.modified.map(time::full));
     let files = record.files.iter().map(|file| {
         let mut object = Object::typed("DataDownload");
         object.set("name", file.label());
-        object.set("contentUrl", Record::file_address(file));
+        // A path of this machine leads others nowhere.
+        match (&file.url, record.page_of(&file.name)) {
+            (None, Some(page)) => object.set("url", page),
+            _ => object.set("contentUrl", Record::file_address(file)),
+        }
         object.set("contentSize", file.size.map(|bytes| format!("{bytes} B")));
         object.set("encodingFormat", file.media_type.as_deref());
         object.set("sha256", file.sha256.as_deref());

@@ -40,7 +40,10 @@ impl Link {
 
 /// Links of the landing page, except those to the items.
 fn links_of_page(record: &Record, page: &str) -> Vec<Link> {
-    let identifier = record.doi.as_deref().map_or_else(|| page.to_owned(), doi_address);
+    let identifier = record
+        .doi
+        .as_deref()
+        .map_or_else(|| page.to_owned(), doi_address);
     let mut links = vec![
         Link::new("cite-as", identifier),
         Link::new("type", "https://schema.org/AboutPage"),
@@ -179,7 +182,7 @@ pub fn linkset(record: &Record) -> Json {
             target["type"] = kind.into();
         }
         if let Some(profile) = link.profile {
-            target["profile"] = json!([profile]);
+            target["profile"] = profile.into();
         }
         let Some(context) = contexts.get_mut(at) else {
             continue;

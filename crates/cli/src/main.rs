@@ -6,6 +6,7 @@
 mod args;
 mod commands;
 mod graph;
+mod near;
 mod nofollow;
 mod share;
 mod shell;

@@ -39,7 +39,7 @@ pub use result::{
     Child, FactTypes, FoundEdge, FoundVertex, Node, Provenance, STOPPED_NAMES_MAX, Stopped,
     UserImpact, names_of_stopped,
 };
-pub use tree::{TreeStyle, render_tree};
+pub use tree::{TimeFormat, TreeStyle, render_tree};
 
 use esker_model::{Cancel, GraphRead, Result, Version, VertexId};
 

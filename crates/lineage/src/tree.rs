@@ -7,12 +7,12 @@ use super::Direction;
 use super::event::Span;
 use super::json::{edge_type_name, timestamp, write_json_value};
 use super::result::{Child, Provenance, Stopped, bytes_of, names_of_stopped};
-use esker_model::{Schema, Value};
+use esker_model::{Schema, Value, Version};
 use std::collections::{BTreeSet, HashMap};
 use std::fmt::Write;
 
 /// Options of the tree.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, Default)]
 pub struct TreeStyle {
     /// Width in columns; longer lines are cut, names first and in the middle. `None` cuts nothing.
     pub width: Option<usize>,
@@ -20,6 +20,26 @@ pub struct TreeStyle {
     pub ascii: bool,
     /// Whether to show every attribute of each execution, not only its command.
     pub attributes: bool,
+    /// Formats of times.
+    pub times: TimeFormat,
+}
+
+/// Formats of times in a tree.
+#[derive(Debug, Clone, Copy)]
+pub struct TimeFormat {
+    /// Formats nanoseconds since 1970.
+    pub time: fn(i64) -> String,
+    /// Formats a version.
+    pub version: fn(Version) -> String,
+}
+
+impl Default for TimeFormat {
+    fn default() -> Self {
+        Self {
+            time: timestamp,
+            version: |version| version.to_string(),
+        }
+    }
 }
 
 /// Levels drawn as lines; deeper ones are drawn as a number and the last of them.
@@ -246,7 +266,7 @@ impl Tree<'_> {
             notes.push("(never inserted)".to_owned());
         }
         if let Some(version) = node.version {
-            notes.push(format!("version {version}"));
+            notes.push(format!("version {}", (self.style.times.version)(version)));
         }
         if node.execution {
             notes.extend(self.execution_notes(node.vertex));
@@ -292,7 +312,7 @@ impl Tree<'_> {
         let attribute = |name| {
             let v = self.found.vertex(vertex)?.vertex.as_ref()?;
             match v.attribute(name)? {
-                Value::Timestamp(t) => Some(timestamp(*t)),
+                Value::Timestamp(t) => Some((self.style.times.time)(*t)),
                 _ => None,
             }
         };

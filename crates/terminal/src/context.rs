@@ -34,6 +34,9 @@ impl Context {
         let stdout = io::stdout();
         let width = terminal_width().filter(|_| !globals.wide);
         let style = Style::new(globals.color, stdout.is_terminal()).with_width(width);
+        if stdout.is_terminal() {
+            crate::zone::use_zone_of_user();
+        }
         // A terminal shows each line when it is complete; for other readers larger writes are enough.
         let out: Box<dyn Write> = if stdout.is_terminal() {
             Box::new(io::LineWriter::new(stdout))

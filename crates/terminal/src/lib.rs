@@ -15,3 +15,4 @@ pub mod progress;
 pub mod sparql;
 pub mod step_chart;
 pub mod units;
+pub mod zone;

@@ -6,8 +6,7 @@ use crate::record::Record;
 use esker_model::filter::{Comparison, Expr, Term, Test};
 use esker_model::object::{Find, Found, ObjectId, ObjectKey, object_ref, object_type};
 use esker_model::{
-    Error, Value, Version, VersionRange, Vertex, VertexChange, VertexName,
-    VertexSelect,
+    Error, Value, Version, VersionRange, Vertex, VertexChange, VertexName, VertexSelect,
 };
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
@@ -73,7 +72,11 @@ impl List {
         if let Some(set) = &self.set {
             all.push(compare("app", Comparison::Eq, set.as_str()));
         }
-        if all.is_empty() { Expr::All } else { Expr::And(all) }
+        if all.is_empty() {
+            Expr::All
+        } else {
+            Expr::And(all)
+        }
     }
 }
 
@@ -217,7 +220,9 @@ impl Provider<'_> {
             VertexChange::Put(attributes) => Some(attributes),
             _ => None,
         });
-        Ok(application_of(last.and_then(|attributes| attributes.get("app"))))
+        Ok(application_of(
+            last.and_then(|attributes| attributes.get("app")),
+        ))
     }
 
     /// Reads one item with all its relations.
@@ -232,7 +237,9 @@ impl Provider<'_> {
         let keys = [ObjectKey::Id(id)];
         let read = collector.graph.read_objects(&keys, collector.principal)?;
         let Some(found) = read.into_iter().next().flatten() else {
-            let read = collector.graph.read_vertices(&[id.vertex()], Version::MAX)?;
+            let read = collector
+                .graph
+                .read_vertices(&[id.vertex()], Version::MAX)?;
             let vertex = read.into_iter().next().flatten().filter(|v| v.deleted);
             let vertex = vertex.ok_or_else(missing)?;
             return Ok(Item {

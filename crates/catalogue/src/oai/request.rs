@@ -117,12 +117,17 @@ impl Verb {
                 || required.contains(&name.as_str())
                 || optional.contains(&name.as_str());
             if !fits {
-                return Err(Fault::argument(format!(
-                    "{verb} has no argument `{name}`"
-                )));
+                return Err(Fault::argument(format!("{verb} has no argument `{name}`")));
             }
             if arguments.iter().take(at).any(|(before, _)| before == name) {
                 return Err(Fault::argument(format!("argument `{name}` is given twice")));
+            }
+        }
+        for (name, value) in arguments {
+            if !is_repeatable(name, value) {
+                return Err(Fault::argument(format!(
+                    "argument `{name}` has characters that it may not have"
+                )));
             }
         }
         if let Some(text) = get("resumptionToken") {
@@ -164,6 +169,28 @@ impl Verb {
                 })
             }
         })
+    }
+}
+
+/// Whether the schema of responses allows an argument's value, so that it can be repeated.
+fn is_repeatable(name: &str, value: &str) -> bool {
+    let word = |text: &str| {
+        let fits = |b: u8| b.is_ascii_alphanumeric() || b"-_.!~*'()".contains(&b);
+        !text.is_empty() && text.bytes().all(fits)
+    };
+    match name {
+        "metadataPrefix" => word(value),
+        "set" => value.split(':').all(word),
+        "identifier" => {
+            let bytes = value.as_bytes();
+            let plain = |b: &u8| b.is_ascii_graphic() && !b"<>\"{}|\\^`".contains(b);
+            let encoded = bytes.iter().enumerate().all(|(at, byte)| {
+                let digits = bytes.get(at + 1..at + 3);
+                *byte != b'%' || digits.is_some_and(|d| d.iter().all(u8::is_ascii_hexdigit))
+            });
+            !bytes.is_empty() && bytes.iter().all(plain) && encoded
+        }
+        _ => true,
     }
 }
 
@@ -226,7 +253,7 @@ fn range(from: Option<&str>, until: Option<&str>) -> Result<Seconds, Fault> {
 }
 
 /// Prefix of the sets: one for each application.
-const SET: &str = "app:";
+const SET: &str = "app.";
 
 /// Formats the set of an application. Bytes that a set may not have are written as `~` and two hexadecimal digits.
 pub(crate) fn set_of(application: &str) -> String {
@@ -296,12 +323,18 @@ mod tests {
                 "idDoesNotExist",
             ),
             ("verb=ListRecords", "badArgument"),
-            ("verb=ListRecords&metadataPrefix=marc", "cannotDisseminateFormat"),
+            (
+                "verb=ListRecords&metadataPrefix=marc",
+                "cannotDisseminateFormat",
+            ),
             (
                 "verb=ListRecords&metadataPrefix=oai_dc&metadataPrefix=oai_dc",
                 "badArgument",
             ),
-            ("verb=ListRecords&metadataPrefix=oai_dc&from=2026", "badArgument"),
+            (
+                "verb=ListRecords&metadataPrefix=oai_dc&from=2026",
+                "badArgument",
+            ),
             (
                 "verb=ListRecords&metadataPrefix=oai_dc&from=2026-02-30",
                 "badArgument",
@@ -314,13 +347,22 @@ mod tests {
                 "verb=ListRecords&metadataPrefix=oai_dc&from=2026-01-02&until=2026-01-03T00:00:00Z",
                 "badArgument",
             ),
-            ("verb=ListRecords&metadataPrefix=oai_dc&set=vpic", "noRecordsMatch"),
+            (
+                "verb=ListRecords&metadataPrefix=oai_dc&set=vpic",
+                "noRecordsMatch",
+            ),
             ("verb=ListRecords&resumptionToken=x", "badResumptionToken"),
             (
                 "verb=ListRecords&metadataPrefix=oai_dc&resumptionToken=x",
                 "badArgument",
             ),
             ("verb=ListSets&resumptionToken=x", "badResumptionToken"),
+            ("verb=ListRecords&metadataPrefix=a b", "badArgument"),
+            (
+                "verb=ListRecords&metadataPrefix=oai_dc&set=a b",
+                "badArgument",
+            ),
+            ("verb=ListMetadataFormats&identifier=%% <x>", "badArgument"),
         ] {
             let fault = parse(query).unwrap_err();
             assert_eq!(fault.code, code, "{query}: {}", fault.message);

@@ -153,7 +153,11 @@ fn dublin_core(out: &mut Markup, record: &Record) {
     }
     out.some("dc:language", record.language.as_deref());
     if let Some(license) = &record.license {
-        out.leaf("dc:rights", &[], license.url.as_deref().unwrap_or(&license.name));
+        out.leaf(
+            "dc:rights",
+            &[],
+            license.url.as_deref().unwrap_or(&license.name),
+        );
     }
     out.close();
 }
@@ -182,7 +186,11 @@ pub(super) fn record(host: &str, found: &Item, prefix: Prefix) -> String {
 
 pub(super) fn list(host: &str, list: &List, page: &Page) -> String {
     part(|out| {
-        let verb = if list.headers { "ListIdentifiers" } else { "ListRecords" };
+        let verb = if list.headers {
+            "ListIdentifiers"
+        } else {
+            "ListRecords"
+        };
         out.open(verb, &[]);
         for found in &page.items {
             if list.headers {
@@ -193,7 +201,11 @@ pub(super) fn list(host: &str, list: &List, page: &Page) -> String {
         }
         let cursor = list.done.to_string();
         match &page.next {
-            Some(next) => out.leaf("resumptionToken", &[("cursor", &cursor)], &token::format(next)),
+            Some(next) => out.leaf(
+                "resumptionToken",
+                &[("cursor", &cursor)],
+                &token::format(next),
+            ),
             // The last page of a list with several ends with an empty token (section 3.5).
             None if list.done > 0 => out.leaf("resumptionToken", &[("cursor", &cursor)], ""),
             None => {}

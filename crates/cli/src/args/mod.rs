@@ -34,6 +34,7 @@ pub(crate) use admin::{
     BackupArgs, CheckArgs, CompactArgs, CompletionsArgs, InitArgs, ManArgs, RestoreArgs, ShellArgs,
     StatsArgs, UpgradeArgs,
 };
+pub(crate) use catalogue::{DataciteEncoding, ExportDataciteArgs, ExportRecordArgs};
 pub(crate) use cluster::{
     ClusterAddArgs, ClusterArgs, ClusterCheckArgs, ClusterCommand, ClusterDownArgs,
     ClusterDrainArgs, ClusterRebalanceArgs, ClusterResizeArgs, ClusterRestartArgs,
@@ -48,7 +49,6 @@ pub(crate) use find::{
 };
 pub(crate) use groups::{command, parse};
 pub(crate) use harvest::HarvestArgs;
-pub(crate) use catalogue::{DataciteEncoding, ExportDataciteArgs, ExportRecordArgs};
 pub(crate) use import::{
     CrateProfile, ExportArgs, ExportCommand, ExportGrapharArgs, ExportRoCrateArgs, ExportTableArgs,
     ImportArgs, ImportCommand, ImportDarshanArgs, ImportGrapharArgs, ImportOpenLineageArgs,

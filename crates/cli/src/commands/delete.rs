@@ -3,6 +3,7 @@
 use super::write::{Change, report};
 use crate::args::DeleteArgs;
 use crate::graph::{NamedVertex, edge_type_name};
+use crate::near;
 use esker_model::{Error, GraphRead as _, Op};
 use esker_terminal::context::Context;
 use esker_terminal::exit::Outcome;
@@ -30,7 +31,7 @@ pub(crate) fn run(args: &DeleteArgs, context: &mut Context) -> anyhow::Result<Ou
     };
     let commit = match change.apply(&database) {
         Err(error) if matches!(error.downcast_ref(), Some(Error::NoVertex { .. })) => {
-            return Err(named.missing("").into());
+            return Err(near::missing(&named, "", &database, &schema).into());
         }
         commit => commit?,
     };

@@ -3,6 +3,7 @@
 use super::note_if_stopped;
 use crate::args::{EdgesArgs, RowFormat};
 use crate::graph::{NameCache, NamedVertex, edge_type_name};
+use crate::near;
 use esker::Database;
 use esker_model::{Edge, EdgeSelect, EdgeTypeId, GraphRead as _, Schema, Version, Versions};
 use esker_terminal::context::Context;
@@ -28,7 +29,7 @@ pub(crate) fn run(args: &EdgesArgs, context: &mut Context) -> anyhow::Result<Out
     };
     let known = database.read_vertices(&[named.vertex.id], Version::MAX)?;
     if known.iter().all(Option::is_none) {
-        return Err(named.missing("").into());
+        return Err(near::missing(&named, "", &database, &schema).into());
     }
     // Only a range of versions includes deletions, which need a column of their own.
     let columns: &[&str] = if args.versions.is_some() {

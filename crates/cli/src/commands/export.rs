@@ -35,9 +35,15 @@ pub(crate) fn run(command: &ExportCommand, context: &mut Context) -> anyhow::Res
         ExportCommand::Graphar(args) => return super::graphar::export(args, context),
         ExportCommand::Prov(args) => return super::prov::export(args, context),
         ExportCommand::Datacite(args) => return super::export_record::datacite(args, context),
-        ExportCommand::SchemaOrg(args) => return described(args, esker_catalogue::Format::SchemaOrg, context),
-        ExportCommand::Croissant(args) => return described(args, esker_catalogue::Format::Croissant, context),
-        ExportCommand::Dcat(args) => return described(args, esker_catalogue::Format::Dcat, context),
+        ExportCommand::SchemaOrg(args) => {
+            return described(args, esker_catalogue::Format::SchemaOrg, context);
+        }
+        ExportCommand::Croissant(args) => {
+            return described(args, esker_catalogue::Format::Croissant, context);
+        }
+        ExportCommand::Dcat(args) => {
+            return described(args, esker_catalogue::Format::Dcat, context);
+        }
         ExportCommand::RoCrate(args) => return super::export_ro_crate::run(args, context),
     };
     let format = format_of(args)?;

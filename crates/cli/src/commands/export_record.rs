@@ -5,6 +5,7 @@ use super::note_if_stopped;
 use super::run::deliver::open_with_runs;
 use crate::args::{DataciteEncoding, ExportDataciteArgs, ExportRecordArgs};
 use crate::graph::NamedVertex;
+use crate::near;
 use anyhow::Context as _;
 use esker_catalogue::{
     Collector, ColumnKind, FilePart, Format, Overrides, Record, croissant, datacite, dcat, is_url,
@@ -72,7 +73,7 @@ pub(crate) fn run(
         cancel: &context.interrupt,
     };
     let found = collector.collect(&named.name, named.vertex)?;
-    let mut record = found.ok_or_else(|| named.missing(""))?;
+    let mut record = found.ok_or_else(|| near::missing(&named, "", &database, &schema))?;
     if args.checksums {
         read_files(&mut record, context)?;
     }
@@ -157,6 +158,7 @@ fn read_files(record: &mut Record, context: &Context) -> anyhow::Result<()> {
 fn read_file(part: &mut FilePart, rules: &Rules, context: &Context) -> Result<(), String> {
     let known = part.size.and_then(|size| i64::try_from(size).ok());
     let opened = rules.open(&part.path, known)?;
+    part.size.get_or_insert(opened.size);
     let mut file = opened.into_file();
     if part.sha256.is_none() {
         part.sha256 = checksum(&mut file, context)?;
@@ -165,12 +167,19 @@ fn read_file(part: &mut FilePart, rules: &Rules, context: &Context) -> Result<()
     let format = table::Format::of_file_name(&part.path).filter(|_| !packed);
     if let Some(format) = format {
         file.rewind().map_err(|e| e.to_string())?;
-        // A file whose name has the ending of a table need not be one.
-        part.columns = table::outline(file, format)
-            .unwrap_or_default()
-            .into_iter()
-            .map(|(name, kind)| (name, column_kind(kind)))
-            .collect();
+        match table::outline(file, format) {
+            Ok(columns) => {
+                let columns = columns.into_iter();
+                part.columns = columns
+                    .map(|(name, kind)| (name, column_kind(kind)))
+                    .collect();
+            }
+            // A file whose name has the ending of a table need not be one.
+            Err(why) => {
+                let path = display(part.path.as_bytes());
+                context.note(&format!("{path}: {why}; its columns are left out"));
+            }
+        }
     }
     Ok(())
 }

@@ -6,6 +6,7 @@ use super::note_if_stopped;
 use super::run::deliver::open_with_runs;
 use crate::args::{CrateProfile, ExportRoCrateArgs};
 use crate::graph::NamedVertex;
+use crate::near;
 use crate::times::now_nanos;
 use anyhow::Context as _;
 use esker::lineage::{LineageOptions, lineage};
@@ -67,7 +68,9 @@ pub(crate) fn run(args: &ExportRoCrateArgs, context: &mut Context) -> anyhow::Re
         ..LineageOptions::default()
     };
     let found = match lineage(&database, named.vertex.id, &options, &context.interrupt) {
-        Err(Error::NoVertex { hint, .. }) => return Err(named.missing(&hint).into()),
+        Err(Error::NoVertex { hint, .. }) => {
+            return Err(near::missing(&named, &hint, &database, &schema).into());
+        }
         found => found?,
     };
     let facts = Facts::new(&found, &schema);

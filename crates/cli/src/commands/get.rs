@@ -2,12 +2,14 @@
 
 use crate::args::{GetArgs, RowFormat};
 use crate::graph::{NamedVertex, vertex_type_name};
+use crate::near;
 use crate::times;
 use esker_model::schema::nearest;
 use esker_model::{GraphRead as _, Schema, Value, Version, Vertex};
 use esker_terminal::context::Context;
 use esker_terminal::exit::Outcome;
 use esker_terminal::output::{Cell, Rows, Style, quote, value_text, vertex_attributes_json};
+use esker_terminal::zone;
 use std::collections::BTreeSet;
 use std::io::{self, Write};
 
@@ -43,11 +45,11 @@ pub(crate) fn run(args: &GetArgs, context: &mut Context) -> anyhow::Result<Outco
             }
             None => {
                 outcome = Outcome::Partly;
-                let hint = match args.as_of {
-                    Some(time) => format!(" as of {}", times::format_version(time)),
-                    None => String::new(),
+                let error = match args.as_of {
+                    Some(time) => named.missing(&format!(" as of {}", times::format_version(time))),
+                    None => near::missing(named, "", &database, &schema),
                 };
-                context.complain(&named.missing(&hint).to_string());
+                context.complain(&error.to_string());
             }
         }
     }
@@ -115,13 +117,17 @@ fn write_vertex(
             vertex_type_name(schema, vertex.type_id),
             String::new(),
         ),
-        ("version".into(), vertex.version.to_string(), String::new()),
+        (
+            "version".into(),
+            zone::version(vertex.version),
+            String::new(),
+        ),
     ];
     for (name, value) in vertex.attributes.iter() {
         lines.push((quote(name), attribute_text(value), String::new()));
     }
     for attribute in &vertex.user {
-        let since = format!("  (user-defined, {})", attribute.version);
+        let since = format!("  (user-defined, {})", zone::version(attribute.version));
         lines.push((
             quote(&attribute.name),
             attribute_text(&attribute.value),

@@ -4,9 +4,10 @@ use super::is_interrupted;
 use super::run::deliver::open_with_runs;
 use crate::args::{DerivationArgs, GraphFormat, ImpactArgs, LineageArgs, RowFormat, Target};
 use crate::graph::{NamedVertex, edge_type_name};
+use crate::near;
 use esker::lineage::{
-    Direction, LineageOptions, Provenance, Stopped, TreeStyle, names_of_stopped, render_dot,
-    render_json, render_tree,
+    Direction, LineageOptions, Provenance, Stopped, TimeFormat, TreeStyle, names_of_stopped,
+    render_dot, render_json, render_tree,
 };
 use esker_model::traversal::StopReason;
 use esker_model::{GraphRead as _, Schema, Version, VertexId};
@@ -14,6 +15,7 @@ use esker_mount::mount_point;
 use esker_terminal::context::Context;
 use esker_terminal::exit::{Outcome, usage};
 use esker_terminal::output::{Cell, Rows, properties_json, vertex_attributes_json};
+use esker_terminal::zone;
 use serde_json::{Value as Json, json};
 use std::collections::HashMap;
 use std::io::Write as _;
@@ -61,7 +63,9 @@ fn run(
         Err(error) if is_interrupted(&error) => {
             return Err(anyhow::anyhow!("interrupted before anything was found"));
         }
-        Err(esker_model::Error::NoVertex { hint, .. }) => return Err(named.missing(&hint).into()),
+        Err(esker_model::Error::NoVertex { hint, .. }) => {
+            return Err(near::missing(&named, &hint, &database, &schema).into());
+        }
         found => found?,
     };
     print(&found, &schema, args.format, context)?;
@@ -125,6 +129,10 @@ fn print(
         GraphFormat::Table => {
             let style = TreeStyle {
                 width: context.style.width(),
+                times: TimeFormat {
+                    time: zone::time,
+                    version: zone::version,
+                },
                 ..TreeStyle::default()
             };
             let tree = render_tree(found, schema, &style);

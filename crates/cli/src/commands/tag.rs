@@ -18,6 +18,7 @@ use esker_terminal::context::Context;
 use esker_terminal::exit::Outcome;
 use esker_terminal::output::{self, Cell, Rows};
 use esker_terminal::units::{count, counted};
+use esker_terminal::zone;
 use std::ops::ControlFlow;
 
 pub(crate) fn run(command: &TagCommand, context: &mut Context) -> anyhow::Result<Outcome> {
@@ -153,7 +154,7 @@ fn print(report: &TagReport, options: &TagOptions, context: &mut Context) -> any
     let at = if options.dry_run || report.changed == 0 {
         String::new()
     } else {
-        format!(" at {}", report.version)
+        format!(" at {}", zone::version(report.version))
     };
     let sentence = if report.applied || options.dry_run {
         format!("{verb} {} of {of}{refused}{at}", count(report.changed))

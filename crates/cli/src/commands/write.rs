@@ -6,6 +6,7 @@ use esker_model::{Batch, Commit, GraphWrite as _, Op, Version};
 use esker_terminal::context::Context;
 use esker_terminal::exit::Outcome;
 use esker_terminal::output::{self, Cell};
+use esker_terminal::zone;
 
 /// A batch whose changes are valid from one time on.
 pub(crate) struct Change {
@@ -47,7 +48,7 @@ pub(crate) fn report(
     commit: &Commit,
 ) -> anyhow::Result<Outcome> {
     let version = at.unwrap_or(commit.version);
-    let sentence = format!("{done} {name} at {version}");
+    let sentence = format!("{done} {name} at {}", zone::version(version));
     let columns = &[
         "done",
         "name",

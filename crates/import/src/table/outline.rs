@@ -8,18 +8,18 @@ use std::fs::File;
 use std::io::Read as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Rows of a text from which the kinds of columns are derived.
-const ROWS: usize = 1_000;
+/// Rows of a text that are read at most.
+const ROWS: usize = 100_000;
 /// Bytes of a text that are read at most.
-const BYTES: u64 = 4 << 20;
+const BYTES: u64 = 64 << 20;
 /// Largest number of columns.
 const COLUMNS_MAX: usize = 4_096;
 
 /// Columns of a table with their kinds.
 pub type Outline = Vec<(String, ValueKind)>;
 
-/// Reads the names and kinds of the columns of a table in CSV, TSV or Parquet. The kinds of a text are those of its first 1,000 rows; a column
-/// with values of several kinds is text. Other formats have no columns.
+/// Reads the names and kinds of the columns of a table in CSV, TSV or Parquet. A column with values of several kinds is text, and so are all columns
+/// of a text that is too long to be read (100,000 rows, 64 MiB). Other formats have no columns.
 ///
 /// # Errors
 /// Returns the reason why the file is no table of this format.
@@ -56,15 +56,21 @@ fn kind_of(cell: &str) -> Option<ValueKind> {
     }
     let bytes = cell.as_bytes();
     let is_date = bytes.len() >= 10
-        && bytes.iter().take(10).enumerate().all(|(at, byte)| match at {
-            4 | 7 => *byte == b'-',
-            _ => byte.is_ascii_digit(),
-        });
-    Some(if is_date && esker_model::Version::parse_as_of(cell).is_ok() {
-        ValueKind::Timestamp
-    } else {
-        ValueKind::String
-    })
+        && bytes
+            .iter()
+            .take(10)
+            .enumerate()
+            .all(|(at, byte)| match at {
+                4 | 7 => *byte == b'-',
+                _ => byte.is_ascii_digit(),
+            });
+    Some(
+        if is_date && esker_model::Version::parse_as_of(cell).is_ok() {
+            ValueKind::Timestamp
+        } else {
+            ValueKind::String
+        },
+    )
 }
 
 /// Kind of a column that has values of two kinds.
@@ -76,26 +82,81 @@ fn joined(a: ValueKind, b: ValueKind) -> ValueKind {
     }
 }
 
+/// Kinds of a column's cells so far.
+#[derive(Debug, Clone, Copy, Default)]
+struct Seen {
+    kind: Option<ValueKind>,
+    empty: bool,
+}
+
+impl Seen {
+    fn add(&mut self, cell: &str) {
+        match kind_of(cell) {
+            None => self.empty = true,
+            Some(kind) => self.kind = Some(self.kind.map_or(kind, |known| joined(known, kind))),
+        }
+    }
+
+    /// Kind of the column. Of numbers, only those with a fraction have a value for an empty cell.
+    fn kind(self) -> ValueKind {
+        match (self.kind, self.empty) {
+            (Some(ValueKind::I64 | ValueKind::F64), true) => ValueKind::F64,
+            (None, _) | (Some(_), true) => ValueKind::String,
+            (Some(kind), false) => kind,
+        }
+    }
+}
+
 fn of_text(file: File, delimiter: u8) -> Result<Outline, String> {
     let mut reader = csv::ReaderBuilder::new()
         .delimiter(delimiter)
-        .flexible(true)
         .from_reader(file.take(BYTES));
     let heading = reader.headers().map_err(|e| e.to_string())?.clone();
     if heading.iter().all(|name| name.trim().is_empty()) {
         return Err("it has no heading".into());
     }
-    let mut kinds: Vec<Option<ValueKind>> = vec![None; heading.len()];
-    // A record that the limit of bytes cuts is not used.
-    for record in reader.records().take(ROWS).map_while(Result::ok) {
-        for (known, cell) in kinds.iter_mut().zip(&record) {
-            let Some(kind) = kind_of(cell) else { continue };
-            *known = Some(known.map_or(kind, |known| joined(known, kind)));
+    let mut names: Vec<&str> = heading.iter().collect();
+    names.sort_unstable();
+    if let Some(twice) = names.windows(2).find(|pair| pair.first() == pair.last()) {
+        let name = twice.first().copied().unwrap_or_default();
+        return Err(format!("two of its columns have the name `{name}`"));
+    }
+    let mut seen = vec![Seen::default(); heading.len()];
+    let mut record = csv::StringRecord::new();
+    let (mut rows, mut whole) = (0, true);
+    loop {
+        if rows == ROWS {
+            whole = false;
+            break;
+        }
+        match reader.read_record(&mut record) {
+            Ok(false) => break,
+            Ok(true) => {
+                rows += 1;
+                seen.iter_mut()
+                    .zip(&record)
+                    .for_each(|(seen, cell)| seen.add(cell));
+            }
+            // The limit of bytes has cut the record.
+            Err(_) if reader.position().byte() >= BYTES => {
+                whole = false;
+                break;
+            }
+            Err(e) => return Err(e.to_string()),
         }
     }
-    let columns = heading.iter().zip(kinds);
+    whole &= reader.position().byte() < BYTES;
+    let columns = heading.iter().zip(seen);
+    // The rows that were not read may have values of any kind.
+    let kind = |seen: Seen| {
+        if whole {
+            seen.kind()
+        } else {
+            ValueKind::String
+        }
+    };
     Ok(columns
-        .map(|(name, kind)| (name.to_owned(), kind.unwrap_or(ValueKind::String)))
+        .map(|(name, seen)| (name.to_owned(), kind(seen)))
         .collect())
 }
 
@@ -150,7 +211,7 @@ mod tests {
 
     #[test]
     fn kinds_of_a_text_are_those_of_its_cells() {
-        let text = "n,x,ok,day,word,mixed,none\n1,2,true,2026-03-01,a,1,\n-7,2.5,FALSE,2026-03-01T10:00:00Z,2026-99-99,b,\n";
+        let text = "n,x,ok,day,word,mixed,none,holes\n1,2,true,2026-03-01,a,1,,7\n-7,2.5,FALSE,2026-03-01T10:00:00Z,2026-99-99,b,,\n";
         let found = outline(file(text), Format::Csv).unwrap();
         let kinds: Vec<(&str, ValueKind)> = found.iter().map(|(n, k)| (n.as_str(), *k)).collect();
         assert_eq!(
@@ -163,16 +224,45 @@ mod tests {
                 ("word", ValueKind::String),
                 ("mixed", ValueKind::String),
                 ("none", ValueKind::String),
+                ("holes", ValueKind::F64),
             ]
         );
     }
 
     #[test]
     fn no_tables_are_refused() {
-        assert_eq!(outline(file(""), Format::Csv).unwrap_err(), "it has no heading");
+        assert_eq!(
+            outline(file(""), Format::Csv).unwrap_err(),
+            "it has no heading"
+        );
         assert!(outline(file("PAR1 no"), Format::Parquet).is_err());
+        for (text, expected) in [
+            ("a,b,a\n1,2,3\n", "two of its columns have the name `a`"),
+            ("a,b\n1,2,3\n", "found record with 3 fields"),
+        ] {
+            let refused = outline(file(text), Format::Csv).unwrap_err();
+            assert!(refused.contains(expected), "{refused}");
+        }
+        let mut binary = tempfile::tempfile().unwrap();
+        binary.write_all(b"a,b\n\xff\xfe,2\n").unwrap();
+        binary.rewind().unwrap();
+        assert!(outline(binary, Format::Csv).unwrap_err().contains("UTF-8"));
         assert_eq!(outline(file("{}"), Format::Ndjson), Ok(Vec::new()));
-        let many = vec!["c"; COLUMNS_MAX + 1].join(",");
-        assert!(outline(file(&many), Format::Csv).unwrap_err().contains("4097 columns"));
+        let many = (0..=COLUMNS_MAX)
+            .map(|n| format!("c{n}"))
+            .collect::<Vec<_>>()
+            .join(",");
+        let long = "n\n".to_owned() + &"1\n".repeat(ROWS + 1);
+        let found = outline(file(&long), Format::Csv).unwrap();
+        assert_eq!(
+            found,
+            [("n".to_owned(), ValueKind::String)],
+            "unread rows may differ"
+        );
+        assert!(
+            outline(file(&many), Format::Csv)
+                .unwrap_err()
+                .contains("4097 columns")
+        );
     }
 }

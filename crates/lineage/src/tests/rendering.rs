@@ -164,6 +164,7 @@ fn a_tree() {
         width: Some(48),
         ascii: true,
         attributes: true,
+        ..TreeStyle::default()
     };
     let tree = render_tree(&found, &Schema::default(), &narrow);
     assert!(

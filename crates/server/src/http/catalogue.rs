@@ -217,7 +217,11 @@ async fn answer_harvest(
             name: settings.name.clone(),
             admin: settings.admin.clone().unwrap_or_else(|| {
                 // The protocol demands an address whose host name has a dot.
-                let dot = if host.contains('.') { "" } else { ".localdomain" };
+                let dot = if host.contains('.') {
+                    ""
+                } else {
+                    ".localdomain"
+                };
                 format!("root@{host}{dot}")
             }),
             host,

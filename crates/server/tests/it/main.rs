@@ -7,6 +7,7 @@ mod access;
 mod api;
 mod background;
 mod bound;
+mod catalogue;
 mod cluster;
 mod common;
 mod console;

@@ -1,6 +1,7 @@
 //! One cell of a row, typed so that each output format can print it in its own way.
 
-use super::json::{hex, properties_json, timestamp, value_json};
+use super::json::{hex, properties_json, value_json};
+use crate::zone;
 use esker_model::{Properties, Value, Version};
 use serde_json::Value as Json;
 
@@ -54,7 +55,7 @@ impl Cell {
             Self::Text(text) | Self::Json(_, text) => one_line(text),
             Self::Count(n) => crate::units::count(*n),
             Self::Bool(b) => b.to_string(),
-            Self::Version(version) => version.to_string(),
+            Self::Version(version) => zone::version(*version),
             Self::Value(value) => value_text(value),
             Self::Properties(properties) => properties
                 .iter()
@@ -70,7 +71,8 @@ impl Cell {
             Self::Empty | Self::Value(Value::Null) => String::new(),
             Self::Text(text) | Self::Value(Value::String(text)) => text.clone(),
             Self::Count(n) => n.to_string(),
-            Self::Bool(_) | Self::Version(_) => self.table_text(),
+            Self::Bool(b) => b.to_string(),
+            Self::Version(version) => version.to_string(),
             Self::Value(_) | Self::Properties(_) | Self::Json(..) => match self.json() {
                 Json::String(text) => text,
                 json => json.to_string(),
@@ -111,7 +113,7 @@ pub fn value_text(value: &Value) -> String {
         Value::F64(x) => format!("{x:?}"),
         Value::String(text) => quote(text),
         Value::Bytes(bytes) => hex(bytes),
-        Value::Timestamp(nanos) => timestamp(*nanos),
+        Value::Timestamp(nanos) => zone::time(*nanos),
         Value::List(items) => {
             let items: Vec<_> = items.iter().map(value_text).collect();
             format!("[{}]", items.join(", "))

@@ -33,7 +33,7 @@ pub(in crate::commands) struct Rules {
 pub(in crate::commands) struct FileSource {
     file: File,
     /// Size of the file in bytes.
-    pub(super) size: u64,
+    pub(in crate::commands) size: u64,
 }
 
 impl FileSource {
@@ -58,7 +58,11 @@ impl Rules {
     ///
     /// # Errors
     /// Returns the reason why the file may not be copied.
-    pub(in crate::commands) fn open(&self, path: &str, known: Option<i64>) -> Result<FileSource, String> {
+    pub(in crate::commands) fn open(
+        &self,
+        path: &str,
+        known: Option<i64>,
+    ) -> Result<FileSource, String> {
         check_path_key(path)?;
         let real = real_path(Path::new(path))?;
         if !self.from_anywhere {
