@@ -46,20 +46,25 @@ class Verdicts:
             last = f"{Path(place.filename).name}, line {place.lineno}"
             self.add(row, "complete", [f"{check.__name__} ended: {type(error).__name__}: {error} ({last})"])
 
-    def finish(self) -> None:
-        """Prints the verdicts, then the problems; the script ends if there are any."""
+    def show(self) -> None:
         columns = list(dict.fromkeys(column for row in self.cells.values() for column in row))
         if 2 * self.count > len(columns) * len(self.cells):
             rows = [[row, *(cells.get(column, "") for column in columns)] for row, cells in self.cells.items()]
-            show([[self.title, *columns], *rows])
+            print_table([[self.title, *columns], *rows])
         else:
-            show([[self.title, "", ""], *([row, *cell] for row, cells in self.cells.items() for cell in cells.items())])
+            print_table([[self.title, "", ""], *([row, *cell] for row, cells in self.cells.items() for cell in cells.items())])
         print(f"catalogues: {self.count} verdicts, {len(self.problems)} problems\n", flush=True)
-        if self.problems:
-            sys.exit("\n".join(self.problems))
 
 
-def show(table: list[list[str]]) -> None:
+def finish(*tables: Verdicts) -> None:
+    """Prints all tables, then all problems; the script ends if there are any."""
+    for table in tables:
+        table.show()
+    if problems := [problem for table in tables for problem in table.problems]:
+        sys.exit("\n".join(problems))
+
+
+def print_table(table: list[list[str]]) -> None:
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     for line in table:
         print("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())

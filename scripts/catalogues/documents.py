@@ -13,10 +13,10 @@ from pathlib import Path
 
 import rdflib
 import standards
-from common import TITLE, Verdicts, esker
+from common import TITLE, Verdicts, esker, finish
 from lxml import etree
 
-BASE = "https://data.example.org/records"
+BASE = "https://data.example.org"
 EXPECTED = [
     TITLE,
     "Daily means of the temperature of the sea",
@@ -43,7 +43,7 @@ def texts(path: Path) -> str:
     if path.suffix == ".xml":
         root = etree.parse(path).getroot()
         return "\n".join([*root.itertext(), *(value for element in root.iter("*") for value in element.attrib.values())])
-    if path.suffix == ".ttl":
+    if path.suffix == ".jsonld":
         graph = rdflib.Graph().parse(path, format=standards.rdf_format(path))
         return "\n".join({str(term) for triple in graph for term in triple})
 
@@ -72,7 +72,7 @@ def local_files(path: Path) -> list[str]:
             problems.append(f"contentUrl `{url}` names no file relative to the document")
         elif entry.get("sha256") != hashlib.sha256(file.read_bytes()).hexdigest():
             problems.append(f"sha256 of `{url}` is {entry.get('sha256')!r}")
-        elif int(re.match(r"\d+", entry.get("contentSize", "0"))[0]) != file.stat().st_size:
+        elif entry.get("contentSize", f"{file.stat().st_size} B").split() != [str(file.stat().st_size), "B"]:
             problems.append(f"contentSize of `{url}` is {entry.get('contentSize')!r}")
     return problems
 
@@ -99,7 +99,7 @@ def check_item(folder: Path, name: str, vertex: str, verdicts: Verdicts) -> None
             standards.schema_org(schema, complete) + lacking(schema, expected),
             "complete" if complete else "valid",
         )
-        dcat = export("dcat", folder, vertex, f"{file}.dcat.ttl", *options)
+        dcat = export("dcat", folder, vertex, f"{file}.dcat.jsonld", *options)
         verdicts.add(title, "DCAT-AP", standards.dcat(dcat) + lacking(dcat, expected))
         crumb = export(
             "croissant", folder, vertex, f"{file}.croissant.json", *options, *version, *([] if base else ["--checksums"])
@@ -111,23 +111,24 @@ def check_item(folder: Path, name: str, vertex: str, verdicts: Verdicts) -> None
             # Only unknown facts may be missing.
             problems += [f"a warning despite all tags: {warning}" for warning in warned if complete]
             note = f"valid, {len(warned)} warnings"
-            if base is None:
-                problems += local_files(crumb)
-        if not problems and base is None:
-            loaded = standards.croissant_records(crumb)
-            note += f", {sum(map(len, loaded.values()))} records" if loaded else ""
+        if base is None:
+            count, failed = standards.croissant_records(crumb)
+            problems += local_files(crumb) + failed
+            note += f", {count} records" if count else ""
+            if name in ("object", "file") and count != 2:
+                problems.append(f"{count} records of a table of two rows")
         verdicts.add(title, "Croissant", problems, note)
 
 
 def check_damage(folder: Path, verdicts: Verdicts) -> None:
     for standard, file in {
-        "datacite": "object.datacite.json",
+        "datacite.json": "object.datacite.json",
         "datacite.xml": "object.datacite.xml",
-        "schema-org": "object.schema-org.json",
-        "dcat": "object.dcat.ttl",
-        "croissant": "object.croissant.json",
+        "schema-org.json": "object.schema-org.json",
+        "dcat.jsonld": "object.dcat.jsonld",
+        "croissant.json": "object.croissant.json",
     }.items():
-        changes = standards.damaged(standard, folder / file)
+        changes = standards.damaged(standard.removesuffix(".json").removesuffix(".jsonld"), folder / file)
         accepted = [name for name, problems in changes.items() if not problems()]
         verdicts.add(
             "damaged documents",
@@ -166,7 +167,7 @@ def check_options(folder: Path, vertex: str, verdicts: Verdicts) -> None:
         ("datacite", "json", standards.datacite_json),
         ("datacite", "xml", standards.datacite_xml),
         ("schema-org", "json", lambda path: standards.schema_org(path, complete=True)),
-        ("dcat", "ttl", standards.dcat),
+        ("dcat", "jsonld", standards.dcat),
         ("croissant", "json", standards.croissant),
     ):
         path = export(standard, folder, vertex, f"set.{standard}.{ending}", "--base", BASE, *options)
@@ -187,14 +188,12 @@ def check_options(folder: Path, vertex: str, verdicts: Verdicts) -> None:
 
 def main(folder: Path) -> None:
     items = json.loads((folder / "items.json").read_text())["items"]
-    verdicts = Verdicts("document")
+    documents, others = Verdicts("document"), Verdicts("options, damage")
     for name, vertex in items.items():
-        verdicts.check(name, check_item, folder, name, vertex)
-    verdicts.finish()
-    verdicts = Verdicts("options, damage")
-    verdicts.check("object, all of --set", check_options, folder, items["object"])
-    verdicts.check("damaged documents", check_damage, folder)
-    verdicts.finish()
+        documents.check(name, check_item, folder, name, vertex)
+    others.check("object, all of --set", check_options, folder, items["object"])
+    others.check("damaged documents", check_damage, folder)
+    finish(documents, others)
 
 
 main(Path(sys.argv[1]))

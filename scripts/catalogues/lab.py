@@ -24,7 +24,8 @@ def tag_options(tags: dict[str, object]) -> list[str]:
 
 def create(lab: Path, name: str, tags: dict[str, object], *options: str) -> str:
     out = esker("object", "create", lab, "--name", name, *options, *tag_options(tags), "--format", "json")
-    return f"object:{json.loads(out)['id']}"
+    (row,) = json.loads(out)
+    return f"object:{row['id']}"
 
 
 def make_files(folder: Path) -> Path:
@@ -32,6 +33,21 @@ def make_files(folder: Path) -> Path:
     (data / "notes").mkdir(parents=True)
     (data / "deep" / "er").mkdir(parents=True)
     (data / "sea.csv").write_text("day,celsius,station\n2024-05-01,11.5,north\n2024-05-02,12.25,south\n")
+    tables = data / "tables"
+    tables.mkdir()
+    # More files than a header has links.
+    (data / "many").mkdir()
+    for number in range(30):
+        (data / "many" / f"{number}.dat").write_text(f"{number}\n")
+    # Names of columns that are no part of an address, and kinds that the first rows do not tell.
+    (tables / "columns.csv").write_text('wind speed (m/s),größe,"a ""quoted"", name",x/y#z,%20\n1.5,2,drei,4,5\n')
+    (tables / "mixed.csv").write_text("n,when\n" + "".join(f"{n},2024-01-01\n" for n in range(3000)) + "n/a,unknown\n")
+    (tables / "tabs.tsv").write_text("name\tcount\none\t1\ntwo\t2\n")
+    (tables / "header-only.csv").write_text("a,b\n")
+    (tables / "empty.csv").write_text("")
+    (tables / "gaps.csv").write_text("id,value,ok\n1,,true\n,2.5,false\n")
+    (tables / "twice.csv").write_text("a,a\n1,2\n")
+    (tables / "not-text.csv").write_bytes(bytes(range(256)))
     (data / "notes" / "first.txt").write_text("first\n")
     (data / "notes" / "name with blanks & ampersand.txt").write_text("second\n")
     (data / "notes" / "größe.txt").write_text("dritte\n")
@@ -74,14 +90,14 @@ def main(folder: Path) -> None:
     awkward = {
         "title": '<b>Ümläut & "quotes"</b> \' \\ \U0001f30a',
         "creator": ["de la Cruz, María José", "Plato"],
-        "description": "first line\nsecond line with ]]> and &amp; and a tab\there",
+        "description": "first line\nsecond line with ]]> and &amp; and a tab\there </script><script>alert(1)</script> <!-- ",
         "license": "MIT",
         "keywords": ["a, b", "ünïcode", "a, b"],
         "issued": "2023",
         "language": "de",
     }
     objects = {
-        "object": create(lab, "sea", rich, "--location", str(sea), "--size", str(sea.stat().st_size)),
+        "object": create(lab, "sea", rich, "--app", "ocean-model", "--location", str(sea), "--size", str(sea.stat().st_size)),
         "object without tags": create(lab, "bare", {}),
         "object with unusual text": create(lab, "awkward", awkward),
     }
@@ -89,8 +105,13 @@ def main(folder: Path) -> None:
     changing = create(lab, "changing", {"title": "An object that changes during a harvest"})
     rows = folder / "many.csv"
     rows.write_text("name,step\n" + "".join(f"many,{n}\n" for n in range(MANY)))
-    esker("object", "import", lab, rows, "--id", "name,step=step", "--quiet")
-    last = create(lab, "last", {"title": "The last object"})
+    esker("object", "import", lab, rows, "--id", "name,app=:ocean model (v2)/ä,step=step", "--quiet")
+    # XML has no way to write most control characters.
+    last = create(
+        lab,
+        "last",
+        {"title": "The last\u0001\ufffe object", "description": "\u000b", "creator": "\u001b[31mred", "keywords": [""]},
+    )
     items = {
         **objects,
         "directory": f"file:{data}",

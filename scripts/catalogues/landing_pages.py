@@ -15,7 +15,7 @@ import rdflib
 import requests
 import standards
 from bs4 import BeautifulSoup
-from common import HANG, TITLE, Verdicts, esker
+from common import HANG, TITLE, Verdicts, esker, finish
 from signposting import Signpost, Signposting, find_signposting_http
 from signposting.htmllinks import find_signposting_html
 from signposting.linkset import find_signposting_linkset
@@ -24,19 +24,27 @@ from signposting.linkset import find_signposting_linkset
 warnings.filterwarnings("error", module="signposting")
 
 FORMATS = {
-    "datacite": ("application/vnd.datacite.datacite+json", standards.datacite_json),
-    "datacite-xml": ("application/vnd.datacite.datacite+xml", standards.datacite_xml),
-    "schema-org": ("application/ld+json", lambda path: standards.schema_org(path, complete=False)),
-    "croissant": ("application/ld+json", standards.croissant),
-    "dcat": ("text/turtle", standards.dcat),
-    "linkset": ("application/linkset+json", lambda path: [] if "linkset" in json.loads(path.read_text()) else ["no linkset"]),
-    "linkset-text": ("application/linkset", lambda path: []),
+    "datacite": ("application/vnd.datacite.datacite+json", None, standards.datacite_json),
+    "datacite-xml": ("application/vnd.datacite.datacite+xml", None, standards.datacite_xml),
+    "schema-org": ("application/ld+json", "https://schema.org/", lambda path: standards.schema_org(path, complete=False)),
+    "croissant": ("application/ld+json", "http://mlcommons.org/croissant/1.0", standards.croissant),
+    "dcat": ("application/ld+json", "http://data.europa.eu/r5r/", standards.dcat),
+    "linkset": (
+        "application/linkset+json",
+        None,
+        lambda path: [] if "linkset" in json.loads(path.read_text()) else ["no linkset"],
+    ),
+    "linkset-text": ("application/linkset", None, lambda path: []),
 }
-"""Values of `format` in addresses, with their media types and validators."""
+"""Values of `format` in addresses, with their media types, profiles and validators."""
 
 
-def get(url: str, accept: str | None = None, method: str = "GET") -> requests.Response:
-    return requests.request(method, url, headers={"Accept": accept} if accept else None, timeout=HANG)
+def get(url: str, wanted: str | None = None, method: str = "GET") -> requests.Response:
+    return requests.request(method, url, headers={"Accept": wanted} if wanted else None, timeout=HANG)
+
+
+def accept(media: str, profile: str | None) -> str:
+    return f'{media};profile="{profile}"' if profile else media
 
 
 def media_type(response: requests.Response) -> str:
@@ -51,19 +59,17 @@ def pairs(signposting: Signposting) -> set[tuple[str, str, str]]:
 def check_described(page: str, posts: set[Signpost], file: Path) -> list[str]:
     """The metadata behind each link must have the announced type, be valid, and link back to the page."""
     problems = []
-    validators = {media: validate for name, (media, validate) in FORMATS.items() if media != "application/ld+json"}
+    validators = {(media, profile): validate for media, profile, validate in FORMATS.values()}
     for post in posts:
-        response = get(post.target, post.type)
+        profile = next(map(str, post.profiles), None)
+        response = get(post.target, accept(str(post.type), profile))
         if response.status_code != 200 or media_type(response) != post.type:
             problems.append(f"{post.target}: status {response.status_code}, {media_type(response)} instead of {post.type}")
             continue
         file.write_bytes(response.content)
-        validate = validators.get(str(post.type))
-        if str(post.type) == "application/ld+json":
-            croissant = "mlcommons.org/croissant" in response.text
-            validate = FORMATS["croissant" if croissant else "schema-org"][1]
+        validate = validators.get((str(post.type), profile))
         if validate is None:
-            problems.append(f"{post.target}: no standard has the type {post.type}")
+            problems.append(f"{post.target}: no standard has the type {post.type} with the profile {profile}")
         else:
             problems += [f"{post.target}: {problem}" for problem in validate(file)]
         back = find_signposting_http(post.target, warn_empty=False)
@@ -111,15 +117,19 @@ def check_page(name: str, page: str, file: Path, heads: dict[str, Signposting], 
 
 
 def check_embedded(page: str) -> list[str]:
-    """The page has its description as JSON-LD, which search engines read."""
-    found = BeautifulSoup(get(page, "text/html").text, "html.parser").find_all("script", type="application/ld+json")
-    if len(found) != 1:
-        return [f"{len(found)} blocks of JSON-LD, expected one"]
+    """The page has its description as JSON-LD, which search engines read. Texts of tags must not become elements."""
+    soup = BeautifulSoup(get(page, "text/html").text, "html.parser")
+    found = soup.find_all("script")
+    if [element.get("type") for element in found] != ["application/ld+json"] or soup.find("b"):
+        return [f"scripts {found} and elements {soup.find_all('b')}, expected one script with JSON-LD"]
     return standards.schema_org_document(json.loads(found[0].string), complete=False)
 
 
+BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
+
+
 def check_negotiation(page: str, file: Path, verdicts: Verdicts) -> None:
-    for name, (media, validate) in FORMATS.items():
+    for name, (media, profile, validate) in FORMATS.items():
         by_name = get(f"{page}?format={name}", "text/html")
         problems = [] if by_name.status_code == 200 else [f"status {by_name.status_code}: {by_name.text[:200]}"]
         if media_type(by_name) != media:
@@ -127,23 +137,20 @@ def check_negotiation(page: str, file: Path, verdicts: Verdicts) -> None:
         if not problems:
             file.write_bytes(by_name.content)
             problems += validate(file)
-            if name != "croissant":
-                # Two formats have the type of JSON-LD; `Accept` gives one of them.
-                by_type = get(page, media)
-                problems += [] if by_type.content == by_name.content else [f"`Accept: {media}` gives another document"]
-                problems += [] if "accept" in by_type.headers.get("Vary", "").lower() else ["no `Vary: Accept`"]
+            by_type = get(page, accept(media, profile))
+            problems += (
+                [] if by_type.content == by_name.content else [f"`Accept: {accept(media, profile)}` gives another document"]
+            )
+            problems += [] if "accept" in by_type.headers.get("Vary", "").lower() else ["no `Vary: Accept`"]
         verdicts.add("object", f"?format={name}", problems)
-    for accept in (
-        None,
-        "*/*",
-        "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8",
-        "text/turtle;q=0.1, text/html",
-    ):
-        answer = get(page, accept)
-        problems = [] if media_type(answer) == "text/html" else [f"`Accept: {accept}` gives {media_type(answer)}"]
+    for wanted in (None, "*/*", BROWSER, "application/linkset;q=0.1, text/html"):
+        answer = get(page, wanted)
+        problems = [] if media_type(answer) == "text/html" else [f"`Accept: {wanted}` gives {media_type(answer)}"]
         verdicts.add("object", "Accept of browsers", problems, "HTML")
-    answer = get(page, "text/html;q=0.1, text/turtle")
-    verdicts.add("object", "weights", [] if media_type(answer) == "text/turtle" else [f"gives {media_type(answer)}"], "Turtle")
+    answer = get(page, "text/html;q=0.1, application/linkset")
+    verdicts.add(
+        "object", "weights", [] if media_type(answer) == "application/linkset" else [f"gives {media_type(answer)}"], "links"
+    )
     answer = get(page, "image/png")
     verdicts.add("object", "unknown type", [] if answer.status_code == 406 else [f"status {answer.status_code}"], "406")
     unknown = get(f"{page}?format=nonsense")
@@ -179,7 +186,8 @@ def check_relations(address: str, items: dict[str, str], heads: dict[str, Signpo
         problems.append(f"the collection of the file is {collection}")
     verdicts.add("directory", "relations", problems, f"{len(listed)} items")
     # The page of a derived file names the run in its metadata.
-    graph = rdflib.Graph().parse(data=get(page_of(address, items["file of a run"]) + "?format=dcat").text)
+    answer = get(page_of(address, items["file of a run"]) + "?format=dcat")
+    graph = rdflib.Graph().parse(data=answer.text, format="json-ld")
     run = page_of(address, items["run"])
     verdicts.add(
         "file of a run", "relations", [] if rdflib.URIRef(run) in graph.all_nodes() else [f"no {run} in its metadata"], "run"
@@ -208,16 +216,14 @@ def main(folder: Path, address: str) -> None:
     record = json.loads((folder / "items.json").read_text())
     items = record["items"]
     file = folder / "answer"
-    verdicts = Verdicts("landing page")
+    pages, verdicts = Verdicts("landing page"), Verdicts("landing page")
     heads: dict[str, Signposting] = {}
     for name, vertex in items.items():
-        verdicts.check(name, check_page, name, page_of(address, vertex), file, heads)
-    verdicts.finish()
-    verdicts = Verdicts("landing page")
+        pages.check(name, check_page, name, page_of(address, vertex), file, heads)
     verdicts.check("object", check_negotiation, page_of(address, items["object"]), file)
     verdicts.check("relations", check_relations, address, items, heads)
     verdicts.check("absent item", check_absent, folder, address, record["others"]["doomed"])
-    verdicts.finish()
+    finish(pages, verdicts)
 
 
 main(Path(sys.argv[1]), sys.argv[2])

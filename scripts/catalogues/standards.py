@@ -8,6 +8,7 @@ import json
 import logging
 import os
 import re
+from collections import Counter
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -100,6 +101,8 @@ def croissant(path: Path) -> list[str]:
     problems = [] if found == 1 else [f"{found} nodes have the type Dataset, expected one"]
     missing = {"name", "description", "url", "conformsTo"} - document.keys()
     problems += [f"the specification demands `{name}`" for name in sorted(missing)]
+    names = Counter(identifiers(document))
+    problems += [f"{count} nodes have the identifier {name}" for name, count in names.items() if count > 1]
     if document.get("conformsTo") != "http://mlcommons.org/croissant/1.0":
         problems.append(f"conformsTo is {document.get('conformsTo')!r}")
     try:
@@ -114,10 +117,27 @@ def croissant_warnings(path: Path) -> list[str]:
     return sorted(re.sub(r"^\[.*?\] ", "", warning) for warning in dataset.metadata.ctx.issues.warnings)
 
 
-def croissant_records(path: Path) -> dict[str, list[dict[str, Any]]]:
-    """Loads the records of all record sets; the library compares the checksums of the files that it reads."""
-    dataset = mlcroissant.Dataset(jsonld=str(path))
-    return {record_set.id: list(dataset.records(record_set.id)) for record_set in dataset.metadata.record_sets}
+def croissant_records(path: Path) -> tuple[int, list[str]]:
+    """Loads the records of all record sets, whose checksums the library compares. Returns their number and problems."""
+    try:
+        dataset = mlcroissant.Dataset(jsonld=str(path))
+    except mlcroissant.ValidationError:
+        # `croissant` has this problem.
+        return 0, []
+    count, problems = 0, []
+    for record_set in dataset.metadata.record_sets:
+        try:
+            count += len(list(dataset.records(record_set.id)))
+        except Exception as error:
+            problems.append(f"records of {record_set.id}: {error}: {error.__cause__}")
+    return count, problems
+
+
+def identifiers(node: Json) -> list[str]:
+    """Returns the identifiers of the parts of a data set, which the library merges if they are equal."""
+    inner = node.values() if isinstance(node, dict) else node if isinstance(node, list) else []
+    own = [node["@id"]] if isinstance(node, dict) and "@id" in node and str(node.get("@type")).startswith("cr:") else []
+    return own + [name for value in inner for name in identifiers(value)]
 
 
 def datasets(node: Json) -> int:
@@ -154,7 +174,24 @@ def schema_org_document(document: Json, complete: bool) -> list[str]:
             model(node, known, "$")
         except Exception as error:
             problems += [line.strip() for line in str(error).splitlines()]
+    problems += [
+        f"{name} is {' and '.join(sorted(types))} at once" for name, types in types_of_nodes(document).items() if len(types) > 1
+    ]
     return problems + science_on_schema_org(document, complete)
+
+
+def types_of_nodes(node: Json) -> dict[str, set[str]]:
+    """Returns the types by identifier; two nodes with one identifier are one thing."""
+    found: dict[str, set[str]] = {}
+    if isinstance(node, dict) and "@id" in node and "@type" in node:
+        types = node["@type"]
+        found[node["@id"]] = set(types) if isinstance(types, list) else {types}
+    inner = node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else []
+    for name, value in inner:
+        if name != "@context":
+            for identifier, types in types_of_nodes(value).items():
+                found[identifier] = found.get(identifier, set()) | types
+    return found
 
 
 def model(node: Json, known: dict[str, Json], where: str, depth: int = 0) -> Any:
@@ -173,6 +210,14 @@ def model(node: Json, known: dict[str, Json], where: str, depth: int = 0) -> Any
     # The vocabulary has this name as a type; the package has no model of other names.
     kind = registry.get_model(types[0])
     ranges = {entry.schema_name: entry.ranges for entry in kind.SCHEMA_PROPERTIES}
+    for name, value in node.get("@reverse", {}).items():
+        # The subject of a reverse property has that property.
+        subjects = value if isinstance(value, list) else [value]
+        for subject in subjects:
+            own = registry.get_model(subject["@type"])
+            if name not in {entry.schema_name for entry in own.SCHEMA_PROPERTIES}:
+                raise ValueError(f"{where}: {subject['@type']} has no property `{name}`")
+            model(subject, known, f"{where}.^{name}", depth)
     values = {}
     for name, value in node.items():
         if name.startswith("@") or ":" in name:
@@ -195,10 +240,13 @@ def model(node: Json, known: dict[str, Json], where: str, depth: int = 0) -> Any
 def date_or_text(value: Any, ranges: tuple[str, ...]) -> Any:
     """Converts a text to the date or time that the model of a property needs."""
     if isinstance(value, str):
+        # A year, or a month of a year, is a date of schema.org; the model takes whole dates alone.
+        whole = re.sub(r"^(\d{4})$", r"\1-01", value)
+        whole = re.sub(r"^(\d{4}-\d\d)$", r"\1-01", whole)
         for kind, convert in (("Date", datetime.date.fromisoformat), ("DateTime", datetime.datetime.fromisoformat)):
             if kind in ranges:
                 try:
-                    return convert(value)
+                    return convert(whole)
                 except ValueError:
                     continue
     return value
