@@ -42,7 +42,9 @@ cd "$scratch"
 # Clients of this machine need no proxy.
 export no_proxy=127.0.0.1 PYTHONDONTWRITEBYTECODE=1
 "$python" "$here/lab.py" "$scratch"
-"$python" "$here/documents.py" "$scratch"
+# A failure in one part does not prevent the report of the others.
+failed=
+"$python" "$here/documents.py" "$scratch" || failed=1
 
 "$ESKER" serve "$scratch/lab.esker" --quiet --listen 127.0.0.1:0 --port-file "$scratch/port" 2>"$scratch/serve.log" &
 server=$!
@@ -51,6 +53,7 @@ until [ -s "$scratch/port" ]; do
     sleep 0.1
 done
 address=http://$(cat "$scratch/port")
-"$python" "$here/landing_pages.py" "$scratch" "$address"
-"$python" "$here/provider.py" "$scratch" "$address"
+"$python" "$here/landing_pages.py" "$scratch" "$address" || failed=1
+"$python" "$here/provider.py" "$scratch" "$address" || failed=1
+[ -z "$failed" ] || { cat "$scratch/serve.log" >&2; exit 1; }
 echo "catalogues: all checks passed"
