@@ -45,6 +45,7 @@ SCRIPTS = [
     "monitoring",
     "prov",
     "ro-crate",
+    "catalogues",
     "mcp",
     "cluster",
     "workflows",
