@@ -183,7 +183,7 @@ impl Collector<'_> {
         match (directory, file) {
             (true, Some((path, _))) => {
                 record.size = None;
-                parts.extend(self.below(&mut record, &path)?);
+                parts.extend(self.add_tree(&mut record, &path)?);
             }
             (true, None) => {
                 parts.extend(self.contained(&mut record, vertex.id, &schema)?);
@@ -305,7 +305,7 @@ impl Collector<'_> {
     }
 
     /// Adds the files of the namespace below a directory; returns the ids of those that the graph knows.
-    fn below(&self, record: &mut Record, path: &NamePath) -> Result<Vec<VertexId>> {
+    fn add_tree(&self, record: &mut Record, path: &NamePath) -> Result<Vec<VertexId>> {
         let mut tracked = Vec::new();
         let mut total = 0_u64;
         let (files, all) = (&mut record.files, &mut record.all_files);

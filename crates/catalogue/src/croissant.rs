@@ -129,8 +129,7 @@ fn record_set(file: &FilePart) -> Json {
 
 /// Converts a record to JSON-LD.
 pub fn json(record: &Record) -> Json {
-    let mut out = Object::typed("sc:Dataset");
-    out.set("@context", context());
+    let mut out = Object::document(context(), "sc:Dataset");
     out.set("conformsTo", CONFORMS_TO);
     out.set("@id", record.iri());
     out.set("name", record.title.as_str());

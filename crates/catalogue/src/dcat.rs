@@ -147,8 +147,7 @@ fn related(record: &Record, items: &[Related]) -> Vec<Json> {
 
 /// Converts a record to JSON-LD.
 pub fn json(record: &Record) -> Json {
-    let mut out = Object::typed("dcat:Dataset");
-    out.set("@context", context());
+    let mut out = Object::document(context(), "dcat:Dataset");
     out.set("@id", record.iri());
     let language = record.language.as_deref();
     let text = |text: &str| match language {

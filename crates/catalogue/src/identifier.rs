@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-/// A licence.
+/// A licence with its identifiers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct License {
     /// Identifier of SPDX, such as `CC-BY-4.0`, if it is given by one.

@@ -7,6 +7,14 @@ use serde_json::{Map, Value as Json};
 pub(crate) struct Object(Map<String, Json>);
 
 impl Object {
+    /// Makes a document of JSON-LD with a context and a type.
+    pub(crate) fn document(context: impl IntoValue, name: &str) -> Self {
+        let mut object = Self::default();
+        object.set("@context", context);
+        object.set("@type", name);
+        object
+    }
+
     /// Makes an object with a type of JSON-LD.
     pub(crate) fn typed(name: &str) -> Self {
         let mut object = Self::default();

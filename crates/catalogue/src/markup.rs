@@ -62,7 +62,7 @@ impl Markup {
         }
     }
 
-    /// Opens an element.
+    /// Opens an element with attributes.
     pub(crate) fn open(&mut self, name: &'static str, attributes: &[(&str, &str)]) {
         self.begin(name, attributes);
         self.out.push('>');
@@ -82,7 +82,7 @@ impl Markup {
         }
     }
 
-    /// Writes text.
+    /// Writes text inside the open element.
     pub(crate) fn text(&mut self, text: &str) {
         self.out.push_str(&partial_escape(&*allowed(text)));
     }

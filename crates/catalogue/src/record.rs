@@ -84,7 +84,7 @@ impl FilePart {
 pub struct Related {
     /// Name of the vertex, such as `file:/scratch/in.nc`.
     pub name: String,
-    /// Title for display.
+    /// Title of the item, for display.
     pub title: String,
     /// DOI of the other item, if it has one.
     pub doi: Option<String>,
@@ -95,7 +95,7 @@ pub struct Related {
 pub struct RunFacts {
     /// Name of the run's vertex, such as `job:71326`.
     pub name: String,
-    /// Title for display.
+    /// Title of the item, for display.
     pub title: String,
     /// Command line of the run.
     pub command: Option<String>,
@@ -122,17 +122,17 @@ pub struct Record {
     pub title: String,
     /// Description of the item.
     pub description: Option<String>,
-    /// Authors, in order.
+    /// Authors in the given order.
     pub creators: Vec<Agent>,
-    /// Others who contributed.
+    /// Others who contributed to the content.
     pub contributors: Vec<Agent>,
-    /// Publisher.
+    /// Name of the publisher.
     pub publisher: Option<String>,
-    /// Licence.
+    /// Licence of the content.
     pub license: Option<License>,
     /// DOI, such as `10.5072/abc`.
     pub doi: Option<String>,
-    /// Keywords, without duplicates.
+    /// Keywords without any duplicates.
     pub keywords: Vec<String>,
     /// Language of the content, a tag of BCP 47 such as `en`.
     pub language: Option<String>,

@@ -65,8 +65,7 @@ fn run(record: &Record, run: &RunFacts) -> Json {
 
 /// Converts a record to JSON-LD.
 pub fn json(record: &Record) -> Json {
-    let mut out = Object::typed("Dataset");
-    out.set("@context", "https://schema.org/");
+    let mut out = Object::document("https://schema.org/", "Dataset");
     out.set("@id", record.iri());
     out.set("url", record.page());
     out.set("name", record.title.as_str());

@@ -20,7 +20,7 @@ pub struct TreeStyle {
     pub ascii: bool,
     /// Whether to show every attribute of each execution, not only its command.
     pub attributes: bool,
-    /// Formats of times.
+    /// Formats of times in the tree.
     pub times: TimeFormat,
 }
 
@@ -29,7 +29,7 @@ pub struct TreeStyle {
 pub struct TimeFormat {
     /// Formats nanoseconds since 1970.
     pub time: fn(i64) -> String,
-    /// Formats a version.
+    /// Formats a version as a time.
     pub version: fn(Version) -> String,
 }
 

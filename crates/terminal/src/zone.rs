@@ -23,7 +23,7 @@ pub fn version(version: Version) -> String {
     version_in(ZONE.get(), version)
 }
 
-/// Offset from UTC at a time; `None` if there is none, so that the time is written with `Z`.
+/// Offset from UTC at a time; `None` in UTC, where the time is written with `Z`.
 fn offset(zone: Option<&TimeZone>, time: Timestamp) -> Option<Offset> {
     let offset = zone?.to_offset(time);
     (offset != Offset::UTC).then_some(offset)

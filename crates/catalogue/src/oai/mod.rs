@@ -40,7 +40,7 @@ pub fn host_of(address: &str) -> String {
 
 /// Provider over one database.
 pub struct Provider<'a> {
-    /// Reads the records.
+    /// Reads records of the database.
     pub collector: Collector<'a>,
     /// Settings of the provider.
     pub settings: &'a Settings,

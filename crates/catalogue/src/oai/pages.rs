@@ -50,7 +50,7 @@ fn compare(name: &str, comparison: Comparison, value: impl Into<Value>) -> Expr 
 }
 
 impl List {
-    fn holds(&self, changed: i64) -> bool {
+    fn contains(&self, changed: i64) -> bool {
         let second = changed.div_euclid(SECOND);
         self.from.is_none_or(|from| from <= second)
             && self.until.is_none_or(|until| second <= until)
@@ -178,7 +178,7 @@ impl Provider<'_> {
             let room = wanted - items.len();
             collector.graph.scan_vertices(&select, &mut |vertex| {
                 last = Some((vertex.type_id, vertex.id));
-                if vertex.deleted && list.holds(vertex.version.nanos()) {
+                if vertex.deleted && list.contains(vertex.version.nanos()) {
                     found.push(vertex);
                 }
                 if found.len() == room || collector.cancel.cancelled() {

@@ -222,7 +222,7 @@ fn datestamp(name: &str, text: &str) -> Result<(i64, bool), Fault> {
     let parsed = whole.parse::<Timestamp>().ok().filter(|_| form);
     let seconds = parsed.map(Timestamp::as_second).ok_or_else(|| {
         Fault::argument(format!(
-            "argument `{name}`: `{text}` is no datestamp; expected YYYY-MM-DD or YYYY-MM-DDThh:mm:ssZ"
+            "argument `{name}`: `{text}` is not a datestamp; expected YYYY-MM-DD or YYYY-MM-DDThh:mm:ssZ"
         ))
     })?;
     Ok((seconds, is_day))

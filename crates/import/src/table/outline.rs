@@ -84,12 +84,12 @@ fn joined(a: ValueKind, b: ValueKind) -> ValueKind {
 
 /// Kinds of a column's cells so far.
 #[derive(Debug, Clone, Copy, Default)]
-struct Seen {
+struct CellKinds {
     kind: Option<ValueKind>,
     empty: bool,
 }
 
-impl Seen {
+impl CellKinds {
     fn add(&mut self, cell: &str) {
         match kind_of(cell) {
             None => self.empty = true,
@@ -121,7 +121,7 @@ fn of_text(file: File, delimiter: u8) -> Result<Outline, String> {
         let name = twice.first().copied().unwrap_or_default();
         return Err(format!("two of its columns have the name `{name}`"));
     }
-    let mut seen = vec![Seen::default(); heading.len()];
+    let mut seen = vec![CellKinds::default(); heading.len()];
     let mut record = csv::StringRecord::new();
     let (mut rows, mut whole) = (0, true);
     loop {
@@ -148,7 +148,7 @@ fn of_text(file: File, delimiter: u8) -> Result<Outline, String> {
     whole &= reader.position().byte() < BYTES;
     let columns = heading.iter().zip(seen);
     // The rows that were not read may have values of any kind.
-    let kind = |seen: Seen| {
+    let kind = |seen: CellKinds| {
         if whole {
             seen.kind()
         } else {

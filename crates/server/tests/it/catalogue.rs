@@ -137,7 +137,10 @@ fn a_page_leads_to_all_formats() {
     }
     let (status, run) = served.json("GET", "/records/job:1?format=schema-org", "");
     assert_eq!(status, 200, "{run}");
-    assert_eq!(run["distribution"][0]["contentUrl"], "file:///out");
+    assert_eq!(
+        run["distribution"][0]["url"],
+        "http://localhost/records/file:/out"
+    );
     assert_eq!(run["isBasedOn"][0]["name"], "in");
     assert_eq!(run["@reverse"]["result"][0]["agent"][0]["name"], "ada");
 }
