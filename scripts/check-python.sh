@@ -13,6 +13,7 @@ if [ "$(cat "$venv/complete" 2>/dev/null)" != "$checksum" ]; then
     echo "$checksum" >"$venv/complete"
 fi
 "$venv/bin/ruff" check --quiet --no-cache python/src python/tests python/build
+(cd python && "$venv/bin/python" -m mypy --cache-dir "$venv/mypy" --no-error-summary)
 # A package built here has no published hash, hence no --require-hashes.
 # The profile `dev` packs what `cargo test` has compiled; only the extension and the command are linked again.
 export ESKER_WHEEL_PROFILE=${ESKER_WHEEL_PROFILE:-dev}

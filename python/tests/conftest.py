@@ -25,6 +25,14 @@ def command() -> str:
 
 
 @pytest.fixture
+def workdir(tmp_path, monkeypatch):
+    """The working directory, with a spool of its own."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ESKER_SPOOL", str(tmp_path / "spool"))
+    return tmp_path
+
+
+@pytest.fixture
 def folder(tmp_path):
     return str(tmp_path / "lab.esker")
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import gzip
+import inspect
 import os
 import shutil
 import signal
@@ -12,6 +13,7 @@ import threading
 from datetime import datetime, timezone
 
 import pytest
+from conftest import command
 
 import esker
 from esker import aio
@@ -29,6 +31,21 @@ def lab(db):
         b.link("job:2", "read", "file:/clean.nc")
         b.link("job:2", "write", "file:/plot.png")
     return db
+
+
+def test_edges_are_found_by_paths(lab, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    lab.link("job:1", "write", f"file:{tmp_path}/clean.nc", bytes=5)
+    assert lab.edge("job:1", "write", "clean.nc") == {"bytes": 5}
+    assert lab.edge("job:1", "write", tmp_path / "clean.nc") == {"bytes": 5}
+    assert [event.value for event in lab.edge_history("clean.nc", "wasWrittenBy", "job:1")] == [{"bytes": 5}]
+
+
+def test_the_default_durability_is_that_of_the_command():
+    default = inspect.signature(esker.open).parameters["durability"].default
+    done = subprocess.run([command(), "get", "--help"], capture_output=True, text=True, check=True)
+    about = done.stdout.partition("--durability")[2].partition("\n  -")[0]
+    assert f"[default: {default}]" in about, about
 
 
 def test_a_database_is_its_owners_alone(tmp_path):

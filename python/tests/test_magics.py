@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import pathlib
+import re
+import subprocess
 from typing import Any
 
 import nbformat
 import pytest
+from conftest import command
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 
 import esker
+from esker import _command
 
 
 def run_cells(folder: pathlib.Path, *cells: str) -> list[list[Any]]:
@@ -74,6 +78,14 @@ def test_each_magic_shows_and_assigns(lab: pathlib.Path) -> None:
         ("%%sparql\nDELETE WHERE { ?s ?p ?o }", "update"),
         ("%travel", "usage: %%travel"),
         ("%esker nowhere.esker", "nowhere.esker"),
+        ("%%esker run\n1", "usage: %%esker run"),
+        ("%%esker log\n1", "expected `%%esker run NAME` above a cell, not `%%esker log`"),
+        ("%%esker run step --param k\n1", "--param: expected NAME=VALUE, not `k`"),
+        ("%%esker run step -o 1x\n1", "`1x` is not a variable name"),
+        ("%%esker run step\nimport asyncio\nawait asyncio.sleep(0)", "use `with esker.run(…):` in the cell"),
+        ("%%esker run step\n%lineage file:/none", "no vertex `file:/none`"),
+        ("%esker get job:4711", "`esker get job:4711` ended with code 1"),
+        ("%esker find --no-such-option", "ended with code 2"),
     ],
 )
 def test_mistakes_are_one_message(lab: pathlib.Path, cell: str, expected: str) -> None:
@@ -81,6 +93,86 @@ def test_mistakes_are_one_message(lab: pathlib.Path, cell: str, expected: str) -
         run_cells(lab, "%load_ext esker\n%esker lab.esker", cell)
     assert failed.value.ename == "UsageError", failed.value
     assert expected in failed.value.evalue, failed.value.evalue
+
+
+def text_of(outputs: list[Any]) -> str:
+    """Returns what a cell printed."""
+    return "".join(output["text"] for output in outputs if output["output_type"] == "stream")
+
+
+def test_a_cell_is_recorded_as_a_run(lab: pathlib.Path) -> None:
+    (lab / "raw.txt").write_text("1 2 3")
+    outputs = run_cells(
+        lab,
+        "%load_ext esker\n%esker lab.esker",
+        "%%esker run clean --param k=3 --tag campaign=winter -o done\n"
+        "numbers = [int(word) for word in open('raw.txt').read().split()]\n"
+        "with open('clean.txt', 'w') as file:\n"
+        "    print(sum(numbers), file=file)\n"
+        "api_token = 'hunter2'\n"
+        "numbers",
+        "(len(numbers), done.id)",
+        "%lineage clean.txt",
+        "%%esker run second --no-observe\nopen('raw.txt').close()",
+    )
+    assert outputs[1][0]["data"]["text/plain"] == "[1, 2, 3]"
+    assert "clean: 1 files read, 1 written" in text_of(outputs[1])
+    assert outputs[2][0]["data"]["text/plain"].startswith("(3, 'execution:")
+    assert "raw.txt" in outputs[3][0]["data"]["text/plain"]
+    assert "files read" not in text_of(outputs[4])
+    with esker.open(str(lab / "lab.esker")) as db:
+        [run] = db.vertices("Execution", where="name = 'clean'")["id"]
+        assert (db[run]["exit"], db[run]["campaign"]) == (0, "winter")
+        cell, k = db[run]["settings"]
+        assert cell.startswith("cell=numbers = [int(word)") and "hunter2" not in cell and k == "k=3"
+        assert db.travel().v(run).e("write").v().run().names == [f"file:{lab}/clean.txt"]
+        [second] = db.vertices("Execution", where="name = 'second'")["id"]
+        assert db.travel().v(second).e("read").v().run().names == []
+
+
+@pytest.mark.parametrize(
+    ("code", "name", "message"),
+    [("def wrong():\n    1 / 0\nwrong()", "ZeroDivisionError", "division by zero"), ("1 +", "SyntaxError", "invalid syntax")],
+)
+def test_a_cell_that_fails_is_recorded_and_shown_once(lab: pathlib.Path, code: str, name: str, message: str) -> None:
+    with pytest.raises(CellExecutionError) as failed:
+        run_cells(lab, "%load_ext esker\n%esker lab.esker", f"%%esker run step\n{code}")
+    assert (failed.value.ename, failed.value.evalue.partition(" (")[0]) == (name, message)
+    shown = re.sub(r"\x1b\[[0-9;]*m", "", failed.value.traceback)
+    assert shown.count(f"{name}: {message}") == 1, shown
+    # IPython shows all frames of a syntax error.
+    assert name == "SyntaxError" or ("magics.py" not in shown and "in wrong()" in shown), shown
+    with esker.open(str(lab / "lab.esker")) as db:
+        [run] = db.vertices("Execution", where="name = 'step'")["id"]
+        assert db[run]["exit"] == 1 and db[run]["ended"].startswith(f"{name}: {message}")
+
+
+def test_commands_use_the_open_database(lab: pathlib.Path) -> None:
+    outputs = run_cells(
+        lab,
+        "%load_ext esker\n%esker lab.esker",
+        "%esker find \"level >= 2\"",
+        "name = 'job:1'\n%esker edges {name} --format csv",
+        "%esker init second.esker",
+        "%esker second.esker\n%esker find \"level >= 2\" --lenient",
+    )
+    assert "tas" in text_of(outputs[1]) and "pr" not in text_of(outputs[1]).split()
+    assert "file:/data/<raw>.h5" in text_of(outputs[2])
+    assert "second.esker" in text_of(outputs[3])
+    assert "tas" not in text_of(outputs[4])
+
+
+def test_a_command_needs_no_open_database(lab: pathlib.Path) -> None:
+    outputs = run_cells(lab, "%load_ext esker", "%esker find lab.esker \"level >= 2\"", "%esker ./lab.esker")
+    assert "tas" in text_of(outputs[1])
+    assert "lab.esker" in outputs[2][0]["data"]["text/plain"]
+
+
+def test_the_names_of_commands_are_those_of_the_program() -> None:
+    text = subprocess.run([command(), "--help"], capture_output=True, text=True, check=True).stdout
+    commands = re.findall(r"^  ([a-z]+) +[A-Z]", text.partition("\nOptions")[0], re.M)
+    assert len(commands) > 40
+    assert set(commands) == _command.COMMANDS
 
 
 def test_the_database_of_a_variable_is_used(lab: pathlib.Path) -> None:

@@ -15,13 +15,6 @@ def write(path, text="x"):
     return path
 
 
-@pytest.fixture
-def workdir(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("ESKER_SPOOL", str(tmp_path / "spool"))
-    return tmp_path
-
-
 def record(db, source, result, **more):
     with esker.run("preprocess", db=db, params={"k": 3, "api_token": "abc"}, **more) as run:
         run.read(write(source))

@@ -73,13 +73,14 @@ def load_ipython_extension(shell: Any) -> None:
     shell.register_magics(EskerMagics(shell))
 
 
-def open(target: str, *, create: bool = False, durability: str = "sync", memory: int | None = None) -> Database:
+def open(target: str, *, create: bool = False, durability: str = "relaxed", memory: int | None = None) -> Database:
     """Opens a database.
 
     Args:
         target: a folder, or ``esker://host:port``. If another process has the folder open, this one attaches to it.
         create: whether to create the folder if it does not exist.
-        durability: ``sync`` (a commit survives a power failure) or ``relaxed`` (it survives the end of the process).
+        durability: ``relaxed`` (a commit survives the end of the process, and is on disk within 100 ms, as for the command
+            ``esker``) or ``sync`` (it is on disk when the call returns, and so survives a power failure).
         memory: maximum size of the caches in bytes.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Commands of the program ``esker`` on an open database: imports, exports and mounts, which have no other implementation."""
+"""Commands of the program ``esker`` on an open database: imports, exports and mounts, and any command in a notebook."""
 
 from __future__ import annotations
 
@@ -19,6 +19,19 @@ if TYPE_CHECKING:
     from ._database import Database
 
 PathLike = str | os.PathLike[str]
+
+COMMANDS = frozenset(
+    """
+    run log spool import harvest export
+    lineage impact get edges history travel find diff changes top sparql
+    put link set delete object tag rdf schema index
+    ls stat mkdir touch mv rm ln chmod chown df du namespace mount umount
+    init stats check compact backup restore upgrade doctor
+    serve console mcp grant revoke cluster placement site
+    demo shell bench completions man help
+    """.split()
+)
+"""Names of the program's commands."""
 
 
 def program() -> str:
@@ -50,7 +63,7 @@ def run(db: Database, command: str, arguments: Sequence[PathLike], options: dict
     """
     rows = ["--format", "json"] if report else []
     words = [*command.split(), *rows, "--quiet", "--color=never", *_options(options)]
-    operands = [db.target, *map(os.fspath, arguments)]
+    operands = [db.target, *(os.fspath(argument) for argument in arguments)]
     done = subprocess.run(
         [program(), *words, "--", *operands], stdin=subprocess.DEVNULL, capture_output=True, text=True
     )
@@ -65,6 +78,27 @@ def run(db: Database, command: str, arguments: Sequence[PathLike], options: dict
     elif message:
         warnings.warn(f"esker {command}: {message}", stacklevel=3)
     return json.loads(done.stdout) if done.stdout.strip() else None
+
+
+def show(target: str | None, words: Sequence[str]) -> int:
+    """Runs a command with a default target, and prints its output while it runs; returns the exit code.
+
+    Ctrl-C reaches the command by itself, because it is of the same process group.
+    """
+    environment = os.environ if target is None else {**os.environ, "ESKER_TARGET": target}
+    pipes: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    with subprocess.Popen([program(), *words], env=environment, text=True, errors="replace", **pipes) as process:
+        assert process.stdout is not None
+        try:
+            for line in process.stdout:
+                print(line, end="")
+        except KeyboardInterrupt:
+            for line in process.stdout:
+                print(line, end="")
+            raise
+        finally:
+            process.terminate()
+    return process.returncode
 
 
 @contextmanager

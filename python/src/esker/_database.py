@@ -374,9 +374,10 @@ class Database:
             raise MissingError(f"no vertex `{name}`")
         return found
 
-    def edge(self, source: str, type: str, destination: str, *, as_of: Time = None) -> dict[str, Any] | None:
+    def edge(self, source: Name, type: str, destination: Name, *, as_of: Time = None) -> dict[str, Any] | None:
         """Returns the properties of an edge, or ``None``."""
-        found = self._core.get_edge(source, type, destination, text_of(as_of))
+        ends = name_of(self._core, source), name_of(self._core, destination)
+        found = self._core.get_edge(ends[0], type, ends[1], text_of(as_of))
         return None if found is None else found[1]
 
     def scan(self, *names: Name, types: Sequence[str] = (), as_of: Time = None, limit: int | None = None) -> Table:
@@ -398,9 +399,9 @@ class Database:
         """
         return [Event(Version(v), what, value, old) for v, what, value, old in self._core.history(name_of(self._core, name))]
 
-    def edge_history(self, source: str, type: str, destination: str) -> list[Event]:
+    def edge_history(self, source: Name, type: str, destination: Name) -> list[Event]:
         """Returns all versions of an edge, newest first."""
-        rows = self._core.edge_history(source, type, destination)
+        rows = self._core.edge_history(name_of(self._core, source), type, name_of(self._core, destination))
         return [Event(Version(v), "deleted" if deleted else "put", None if deleted else p, old) for v, deleted, p, old in rows]
 
     def find(self, filter: str = "", *, type: str = "Object", select: Sequence[str] | None = None, as_of: Time = None, limit: int | None = None, lenient: bool = False) -> Table:
@@ -457,7 +458,8 @@ class Database:
         Raises:
             InvalidError: a run does not exist.
         """
-        first, second = (getattr(side, "id", side) for side in (before, after))
+        sides: list[Any] = [getattr(side, "id", side) for side in (before, after)]
+        first, second = sides
         if isinstance(first, str) and isinstance(second, str) and Recording.is_run(first) and Recording.is_run(second):
             rows = Recording.diff(self._core, first, second, all)[2]
             return Table(_Rows(["part", "name", "change", "before", "after"], rows))
@@ -639,7 +641,7 @@ class Database:
 
 
 class _Rows:
-    """A :class:`Columns` of rows of Python values."""
+    """Columns of rows of Python values."""
 
     def __init__(self, names: list[str], rows: Sequence[tuple[Any, ...]]) -> None:
         self.names = names

@@ -74,12 +74,12 @@ def svg(lineage: Lineage) -> str | None:
         curve = f"M{x} {y} C{x + bend} {y} {to_x - bend} {to_y} {to_x} {to_y}"
         out.append(f'<path d="{curve}" fill="none" stroke="#8a94a6" stroke-width="1.4"/>')
     for name in names:
-        (x, y), run = at(name), name.partition(":")[0] in ("execution", "job", "process")
-        fill, edge, round = ("#e8eefc", "#3b62c4", 14) if run else ("#f4f1e8", "#8a6d1f", 3)
+        (x, y), is_run = at(name), name.partition(":")[0] in ("execution", "job", "process")
+        fill, line, round = ("#e8eefc", "#3b62c4", 14) if is_run else ("#f4f1e8", "#8a6d1f", 3)
         out.append(
             f'<g><title>{html.escape(name)}</title>'
             f'<rect x="{x}" y="{y}" width="{_WIDTH}" height="{_HEIGHT}" rx="{round}" '
-            f'fill="{fill}" stroke="{edge}" stroke-width="{2.5 if name == target else 1}"/>'
+            f'fill="{fill}" stroke="{line}" stroke-width="{2.5 if name == target else 1}"/>'
             f'<text x="{x + _WIDTH // 2}" y="{y + 19}" text-anchor="middle" fill="#1d2433">'
             f"{html.escape(_short(name))}</text></g>"
         )

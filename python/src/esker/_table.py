@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 from collections.abc import Iterator, Sequence
 from operator import index
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Protocol, overload
 
 if TYPE_CHECKING:
     import networkx
@@ -13,13 +13,24 @@ if TYPE_CHECKING:
     import polars
     import pyarrow
 
-    from ._esker import Columns
-
-__all__ = ["Table"]
+__all__ = ["Columns", "Table"]
 
 _SHOWN = 20
 _CELL = 40
 _CHUNK = 4096
+
+
+class Columns(Protocol):
+    """The columns of a table, whatever has their values."""
+
+    @property
+    def names(self) -> list[str]: ...
+    @property
+    def types(self) -> list[str]: ...
+    def part(self, start: int, count: int, columns: Sequence[int]) -> Columns: ...
+    def rows(self, start: int, count: int) -> list[tuple[Any, ...]]: ...
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object: ...
+    def __len__(self) -> int: ...
 
 
 class Table:

@@ -110,6 +110,32 @@ def lineage(folder: Path, rounds: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def opening(folder: Path, files: int, rounds: int) -> list[dict[str, Any]]:
+    """Measures the opening of files while no run observes, and in a run that observes; the baseline is a plain ``open``."""
+    target = str(folder / "observed")
+    paths = [folder / f"{n}.txt" for n in range(files)]
+    for path in paths:
+        path.touch()
+
+    def opened() -> None:
+        for path in paths:
+            open(path).close()
+
+    def observed() -> float:
+        with esker.run("opening", db=target, spool=folder / "spool", observe=True):
+            return _timed(opened)
+
+    # The first observed run installs a hook that stays.
+    plain = _median(max(rounds, 5), opened)
+    during = statistics.median(observed() for _ in range(max(rounds, 5)))
+    after = _median(max(rounds, 5), opened)
+    shape = {"unit": "files/s", "baseline": files / plain, "note": "open without Esker"}
+    return [
+        {"case": f"open of {files:,} files after an observed run", "esker": files / after, "at_least_ratio": 0.8, **shape},
+        {"case": f"open of {files:,} files in an observed run", "esker": files / during, "at_least_ratio": 0.1, **shape},
+    ]
+
+
 def importing(rounds: int) -> dict[str, Any]:
     """Measures ``import esker``; the baseline is a Python that imports nothing."""
 
@@ -144,16 +170,17 @@ def main() -> None:
     parser.add_argument("--directory", help="folder for the scratch folder")
     parser.add_argument("--format", choices=["table", "json"], default="table")
     args = parser.parse_args()
-    rows = []
+    rows: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory(dir=args.directory, prefix="esker-bench-") as scratch:
         folder = Path(scratch)
-        for measure in (
-            lambda: importing(args.rounds),
-            lambda: insert(folder, args.edges, args.rounds),
-            lambda: lineage(folder, args.rounds),
-            lambda: find(folder, args.objects, args.rounds),
-        ):
-            row = measure()
+        measures: list[Callable[[], list[dict[str, Any]]]] = [
+            lambda: [importing(args.rounds)],
+            lambda: [insert(folder, args.edges, args.rounds)],
+            lambda: [lineage(folder, args.rounds)],
+            lambda: [find(folder, args.objects, args.rounds)],
+            lambda: opening(folder, 1_000, args.rounds),
+        ]
+        for row in (row for measure in measures for row in measure()):
             row["ratio"], row["met"] = row["esker"] / row["baseline"], _met(row)
             rows.append(row)
             if args.format == "table":
