@@ -47,6 +47,14 @@ def test_exports_and_trees(db, tmp_path):
         db.export_prov(tmp_path / "figure.ttl", FIGURE)
     db.export_ro_crate(FIGURE, tmp_path / "crate", license="https://spdx.org/licenses/CC-BY-4.0")
     assert (tmp_path / "crate/ro-crate-metadata.json").exists()
+    record = db.export_record(FIGURE, standard="schema-org", fields={"title": "A figure", "creator": ["Curie, Marie", "Curie, Pierre"]})
+    assert record is not None
+    assert (record["name"], [one["familyName"] for one in record["creator"]]) == ("A figure", ["Curie", "Curie"])
+    assert any("mean.nc" in one["name"] for one in record["isBasedOn"]), record
+    assert db.export_record(FIGURE, tmp_path / "figure.xml") is None
+    assert "kernel-4" in (tmp_path / "figure.xml").read_text()
+    with pytest.raises(esker.errors.InvalidError, match="unknown field `titel`"):
+        db.export_record(FIGURE, fields={"titel": "x"})
     (tmp_path / "tree/deep").mkdir(parents=True)
     (tmp_path / "tree/deep/file").write_text("x")
     db.import_tree(tmp_path / "tree", at="/t")

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from . import _command
 from ._esker import Core, Recording, Walk, ask, load_rdf
@@ -585,6 +585,26 @@ class Database:
     def export_ro_crate(self, name: Name, folder: str | os.PathLike[str], **options: Any) -> None:
         """Writes the lineage of a file, an object or a run as a Workflow Run RO-Crate; ``files=True`` copies the files, too."""
         _command.run(self, "export ro-crate", [name_of(self._core, name), folder], options, report=False)
+
+    def export_record(
+        self,
+        name: Name,
+        file: str | os.PathLike[str] | None = None,
+        *,
+        standard: Literal["datacite", "schema-org", "croissant", "dcat"] = "datacite",
+        fields: Mapping[str, str | Sequence[str]] | None = None,
+        **options: Any,
+    ) -> dict[str, Any] | None:
+        """Describes an object, a file, a directory or the outputs of a run for a data catalogue; returns the record without a ``file``.
+
+        ``fields`` give values instead of tags, such as ``{"title": "Run 7", "creator": ["Curie, Marie"]}``. ``checksums=True`` reads local
+        files. A file that ends in ``.xml`` is DataCite's XML.
+        """
+        given = fields or {}
+        pairs = [f"{field}={one}" for field, value in given.items() for one in ([value] if isinstance(value, str) else value)]
+        operands = [name_of(self._core, name), "-" if file is None else file]
+        record = _command.run(self, f"export {standard}", operands, {"set": pairs, **options}, report=False)
+        return record if isinstance(record, dict) else None
 
     def mount(self, at: str | os.PathLike[str], **options: Any) -> AbstractContextManager[Path]:
         """Mounts the namespace as a file system for the time of a ``with`` block; ``data=`` is the folder of large files."""
