@@ -209,9 +209,15 @@ def test_a_declaration_takes_precedence(lab):
         get(run.read("raw.txt", tags={"level": 2}))
         put(run.write("out.txt"))
         get("more.txt")
-    assert used(lab, run) == (["more.txt", "raw.txt"], ["out.txt"])
-    assert lab["raw.txt"]["level"] == 2
-    assert lab.edge(run.id, "read", Path("raw.txt"))["evidence"] == "declared"
+        put("seen.txt")
+        put("second.txt", get("log.txt"))
+        run.read("log.txt", tags={"level": 3})
+        run.write("second.txt")
+    assert used(lab, run) == (["log.txt", "more.txt", "raw.txt"], ["out.txt", "second.txt", "seen.txt"])
+    assert (lab["raw.txt"]["level"], lab["log.txt"]["level"]) == (2, 3)
+    evidence = [lab.edge(run.id, "read", name)["evidence"] for name in ("raw.txt", "log.txt", "more.txt")]
+    evidence += [lab.edge(run.id, "write", name)["evidence"] for name in ("out.txt", "second.txt", "seen.txt")]
+    assert evidence == ["declared", "declared", "observed"] * 2
 
 
 def test_without_observe_no_file_is_recorded(lab):

@@ -37,9 +37,16 @@ struct ActiveRun {
     run: Run,
     /// File in the spool; `None` if it could not be written, or after the end.
     entry: Option<Entry>,
-    /// Output files with tags; examined at the end.
-    outputs: Vec<(PathBuf, BTreeMap<String, String>)>,
+    outputs: Vec<Output>,
     state: Receiver<Option<Git>>,
+}
+
+/// An output file; it is examined at the end.
+struct Output {
+    path: PathBuf,
+    tags: BTreeMap<String, String>,
+    /// Whether the process was observed to write it, rather than the program declaring it.
+    observed: bool,
 }
 
 impl Recording {
@@ -141,20 +148,31 @@ impl Recording {
         format!("execution:{}", self.lock().run.id)
     }
 
-    /// Records a file that it reads, in its current state.
-    fn read(&self, path: PathBuf, tags: Vec<(String, String)>) {
-        let tags = tags.into_iter().collect();
+    /// Records a file that it reads, in its current state. A declared file replaces an observed one.
+    #[pyo3(signature = (path, tags, observed=false))]
+    fn read(&self, path: PathBuf, tags: Vec<(String, String)>, observed: bool) {
         let used = Use {
-            tags,
+            tags: tags.into_iter().collect(),
+            observed,
             ..Use::of(&path)
         };
-        self.lock().run.inputs.push(used);
+        let mut active = self.lock();
+        if !observed {
+            let is_other = |known: &Use| !known.observed || known.path != used.path;
+            active.run.inputs.retain(is_other);
+        }
+        active.run.inputs.push(used);
     }
 
     /// Records a file that it writes, in its state at the end of the run.
-    fn write(&self, path: PathBuf, tags: Vec<(String, String)>) {
-        let path = std::path::absolute(&path).unwrap_or(path);
-        self.lock().outputs.push((path, tags.into_iter().collect()));
+    #[pyo3(signature = (path, tags, observed=false))]
+    fn write(&self, path: PathBuf, tags: Vec<(String, String)>, observed: bool) {
+        let output = Output {
+            path: std::path::absolute(&path).unwrap_or(path),
+            tags: tags.into_iter().collect(),
+            observed,
+        };
+        self.lock().outputs.push(output);
     }
 
     /// Records settings and tags.
@@ -189,9 +207,10 @@ impl Recording {
             });
             active.run.git = active.state.recv_timeout(GIT_MAX).ok().flatten();
             let outputs = std::mem::take(&mut active.outputs);
-            let outputs = outputs.into_iter().map(|(path, tags)| Use {
-                tags,
-                ..Use::of(&path)
+            let outputs = outputs.into_iter().map(|output| Use {
+                tags: output.tags,
+                observed: output.observed,
+                ..Use::of(&output.path)
             });
             active.run.outputs = outputs.collect();
             (active.run.clone(), active.entry.take())

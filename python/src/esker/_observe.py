@@ -143,7 +143,7 @@ class Observer:
             self.ended = True
             self._settle()
             for path in self._written():
-                self._recording.write(path, [])
+                self._recording.write(path, [], True)
 
     def inputs(self) -> list[str]:
         """Returns the observed files that were read."""
@@ -266,7 +266,7 @@ class Observer:
         """Records an input in its state before the run changes it."""
         if not self._files.get(path, 0) & (_READ | _MADE):
             if path not in self._declared_inputs:
-                self._recording.read(path, [])
+                self._recording.read(path, [], True)
             self._add(path, _READ)
 
     def _add(self, path: str, state: int) -> None:
