@@ -177,8 +177,8 @@ impl Files {
             return;
         };
         let moved = self.take(old);
-        // The file that had the new name is gone.
-        self.by_path.remove(new);
+        // The file that had the new name is gone; the run may have read it.
+        let replaced = self.by_path.remove(new).and_then(|state| state.read);
         if moved.is_empty() && metadata.is_file() {
             self.read_by_name(old, &metadata);
             self.made(new);
@@ -202,6 +202,11 @@ impl Files {
             {
                 at.read = Some(read);
             }
+        }
+        if let Some(read) = replaced
+            && let Some(at) = self.state(new)
+        {
+            at.read.get_or_insert(read);
         }
     }
 

@@ -117,6 +117,21 @@ fn a_file_is_told_by_the_name_that_it_has_at_the_end() {
     assert_eq!(lab.inputs(&observed), ["old"]);
 }
 
+/// Editors and `sed -i` write a new file and rename it over the one that they read.
+#[test]
+fn a_file_that_is_replaced_by_a_rename_was_read() {
+    let lab = Lab::new();
+    lab.put("conf", "1\n");
+    lab.put("other", "1\n");
+    Lab::rest();
+    let (status, observed) =
+        lab.sh("tr 1 2 < conf > conf.new; mv conf.new conf; echo 3 > more; mv more other");
+    assert!(status.success());
+    assert_eq!(lab.outputs(&observed), ["conf", "other"]);
+    assert_eq!(lab.inputs(&observed), ["conf"]);
+    assert_eq!(observed.inputs[0].size, 2);
+}
+
 #[test]
 fn what_is_changed_in_place_was_read_too_and_appending_is_writing() {
     let lab = Lab::new();
