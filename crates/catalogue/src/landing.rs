@@ -104,7 +104,7 @@ fn facts(out: &mut Markup, record: &Record) {
     }
     if let Some(license) = &record.license {
         fact(out, "Licence", |out| {
-            link(out, license.url.as_deref(), &license.name)
+            link(out, license.url.as_deref(), &license.name);
         });
     }
     fact(out, "Identifier", |out| {

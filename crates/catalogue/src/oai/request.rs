@@ -4,6 +4,7 @@ use super::Fault;
 use super::token;
 use esker_model::object::ObjectId;
 use jiff::Timestamp;
+use std::fmt::Write as _;
 
 /// Formats of harvested records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -262,7 +263,8 @@ pub(crate) fn set_of(application: &str) -> String {
         if byte.is_ascii_alphanumeric() || b"-_.".contains(&byte) {
             out.push(char::from(byte));
         } else {
-            out.push_str(&format!("~{byte:02X}"));
+            // Writing to a String cannot fail.
+            let _ = write!(out, "~{byte:02X}");
         }
     }
     out

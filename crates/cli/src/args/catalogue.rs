@@ -7,7 +7,7 @@ use std::path::PathBuf;
 /// Encoding of `DataCite`'s metadata.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum DataciteEncoding {
-    /// JSON, as DataCite's REST interface takes it
+    /// JSON, for the REST interface of the registry
     Json,
     /// XML, by the schema of kernel 4.6
     Xml,
@@ -24,10 +24,10 @@ pub(crate) struct ExportRecordArgs {
     #[arg(value_name = "FILE", default_value = "-")]
     pub(crate) file: PathBuf,
     /// Give a field a value, instead of the one in the tags. Fields: title, description, creator, contributor, publisher, license, doi,
-    /// keyword, language, version, issued, media_type, sha256, url
+    /// keyword, language, version, issued, `media_type`, sha256, url
     #[arg(long = "set", value_name = "FIELD=VALUE")]
     pub(crate) fields: Vec<String>,
-    /// Address of the server where the landing pages are, such as https://data.example.org
+    /// Address of the server where the landing pages are
     #[arg(long, value_name = "URL")]
     pub(crate) base: Option<String>,
     /// Read the files that are on this machine and have their recorded size: compute missing checksums, and read the columns of tables (CSV,

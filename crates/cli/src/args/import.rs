@@ -285,7 +285,7 @@ pub(crate) enum ExportCommand {
                       esker export graphar esker://lab-server:7400 lab-march --as-of 2026-03-01 --chunk-size 65536"
     )]
     Graphar(ExportGrapharArgs),
-    /// Export metadata of an item in DataCite's schema 4.6
+    /// Export metadata of an item in the schema 4.6 of `DataCite`
     #[command(
         after_help = format!("{RECORD}\n\nExamples:\n  \
                       esker export datacite lab.esker object:1649186741772673025 energy.xml --set publisher='A centre'\n  \

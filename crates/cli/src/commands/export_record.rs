@@ -75,7 +75,7 @@ pub(crate) fn run(
     let found = collector.collect(&named.name, named.vertex)?;
     let mut record = found.ok_or_else(|| near::missing(&named, "", &database, &schema))?;
     if args.checksums {
-        read_files(&mut record, context)?;
+        read_files(&mut record, context);
     }
     if context.interrupt.cancelled() {
         return Ok(note_if_stopped(context));
@@ -136,13 +136,13 @@ fn remarks(record: &Record, format: Format, checksums: bool, context: &Context) 
 }
 
 /// Computes missing checksums of files on this machine, and reads the columns of tables.
-fn read_files(record: &mut Record, context: &Context) -> anyhow::Result<()> {
+fn read_files(record: &mut Record, context: &Context) {
     let rules = Rules::new(false, true);
     let progress = Progress::files(context.globals.quiet, "files");
     progress.expect(record.files.len() as u64);
     for part in &mut record.files {
         if context.interrupt.cancelled() {
-            return Ok(());
+            return;
         }
         if part.path.starts_with('/')
             && let Err(why) = read_file(part, &rules, context)
@@ -152,7 +152,6 @@ fn read_files(record: &mut Record, context: &Context) -> anyhow::Result<()> {
         }
         progress.advance(1);
     }
-    Ok(())
 }
 
 fn read_file(part: &mut FilePart, rules: &Rules, context: &Context) -> Result<(), String> {
@@ -163,7 +162,9 @@ fn read_file(part: &mut FilePart, rules: &Rules, context: &Context) -> Result<()
     if part.sha256.is_none() {
         part.sha256 = checksum(&mut file, context)?;
     }
-    let packed = part.path.ends_with(".gz");
+    let packed = Path::new(&part.path)
+        .extension()
+        .is_some_and(|ending| ending.eq_ignore_ascii_case("gz"));
     let format = table::Format::of_file_name(&part.path).filter(|_| !packed);
     if let Some(format) = format {
         file.rewind().map_err(|e| e.to_string())?;

@@ -2,6 +2,7 @@
 
 use crate::times::now_nanos;
 use esker_model::filter::Expr;
+use esker_model::namespace::FIELD_NAMES;
 use esker_model::object::FindReport;
 use esker_terminal::context::Context;
 use esker_terminal::exit::{Outcome, usage};
@@ -33,7 +34,13 @@ pub(crate) fn refuse_unknown(report: &FindReport, text: &str, lenient: bool) -> 
             caret(text, name).unwrap_or_default()
         )
     });
-    let messages: Vec<String> = messages.collect();
+    let mut messages: Vec<String> = messages.collect();
+    let mut names = report.unknown.iter().map(|(name, _)| name.as_str());
+    if let Some(name) = names.find(|name| FIELD_NAMES.contains(name)) {
+        messages.push(format!(
+            "`{name}` is a field of files: to search files, give the path to search below before the filter, such as /"
+        ));
+    }
     Err(usage(messages.join("\n")))
 }
 
@@ -111,5 +118,13 @@ mod tests {
              \x20               ^^^^^^^\nunknown tag `x`: no object has it"
         );
         assert!(refuse_unknown(&report, text, true).is_ok());
+        let report = FindReport {
+            unknown: vec![("path".into(), None)],
+            ..FindReport::default()
+        };
+        let error = refuse_unknown(&report, "path LIKE '%.h5'", false)
+            .unwrap_err()
+            .to_string();
+        assert!(error.ends_with("before the filter, such as /"), "{error}");
     }
 }
