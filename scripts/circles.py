@@ -37,7 +37,7 @@ LIMITS = {
     "rdf-workers": 2,
     "record": 5,
     "rpc": 10,
-    "server": 42,
+    "server": 41,
     "site": 4,
     "site-cache": 3,
     "testkit": 10,

@@ -4,6 +4,8 @@
 //! long as the database keeps their history. A list is answered in pages; the resumption token holds all of the request, so that the
 //! server stores nothing between two pages.
 
+mod fault;
+mod list;
 mod pages;
 mod request;
 mod respond;
@@ -12,6 +14,7 @@ mod token;
 use crate::collect::Collector;
 use esker_model::Result;
 use esker_model::filter::Expr;
+use fault::{Failed, Fault};
 use request::Verb;
 
 /// Settings of a provider.
@@ -46,45 +49,6 @@ pub struct Provider<'a> {
     pub settings: &'a Settings,
     /// Present time, in nanoseconds since 1970.
     pub now: i64,
-}
-
-/// Error codes of the protocol (section 3.6).
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Fault {
-    code: &'static str,
-    message: String,
-}
-
-impl Fault {
-    fn new(code: &'static str, message: impl Into<String>) -> Self {
-        Self {
-            code,
-            message: message.into(),
-        }
-    }
-
-    fn argument(message: impl Into<String>) -> Self {
-        Self::new("badArgument", message)
-    }
-}
-
-/// Errors of a request: of the protocol, or of the database.
-#[derive(Debug)]
-pub(crate) enum Failed {
-    Fault(Fault),
-    Engine(esker_model::Error),
-}
-
-impl From<Fault> for Failed {
-    fn from(fault: Fault) -> Self {
-        Self::Fault(fault)
-    }
-}
-
-impl<E: Into<esker_model::Error>> From<E> for Failed {
-    fn from(e: E) -> Self {
-        Self::Engine(e.into())
-    }
 }
 
 impl Provider<'_> {

@@ -1,7 +1,8 @@
 //! Items of lists, page by page.
 
-use super::request::{List, Position};
-use super::{Failed, Fault, Provider};
+use super::Provider;
+use super::fault::{Failed, Fault};
+use super::list::{List, Position};
 use crate::record::Record;
 use esker_model::filter::{Comparison, Expr, Term, Test};
 use esker_model::object::{Find, Found, ObjectId, ObjectKey, object_ref, object_type};

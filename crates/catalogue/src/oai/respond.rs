@@ -1,8 +1,10 @@
 //! Responses in XML.
 
+use super::fault::Fault;
+use super::list::{List, Prefix, set_of};
 use super::pages::{Item, Page};
-use super::request::{List, Prefix, identifier_of, set_of};
-use super::{Fault, Settings, token};
+use super::request::identifier_of;
+use super::{Settings, token};
 use crate::datacite;
 use crate::markup::Markup;
 use crate::record::{Record, doi_address};

@@ -1,7 +1,7 @@
 //! Resumption tokens: a list and a position in it, as text that needs no encoding in a URL.
 
-use super::Fault;
-use super::request::{List, Position, Prefix, application, set_of};
+use super::fault::Fault;
+use super::list::{List, Position, Prefix, application, set_of};
 use esker_model::object::ObjectId;
 
 /// Version of the form of tokens.

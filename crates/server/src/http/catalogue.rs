@@ -1,6 +1,7 @@
 //! Landing pages of items with their descriptions for catalogues, and the provider of OAI-PMH.
 
-use super::query::{Query, decode, decode_path, unknown_value};
+use super::percent::{decode, decode_path};
+use super::query::{Query, unknown_value};
 use super::{ApiError, bound_of, failed, principal_of, request_body};
 use crate::call::CallState;
 use crate::objects::now_nanos;

@@ -15,6 +15,7 @@ mod objects;
 mod openapi;
 mod openlineage;
 mod ops;
+mod percent;
 mod prove;
 mod query;
 mod request_body;

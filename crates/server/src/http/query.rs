@@ -2,34 +2,13 @@
 
 use super::ApiError;
 use super::json_body::advice;
+use super::percent::{decode, decode_path};
 use esker_model::object::Principal;
 use esker_model::{Schema, Version, VertexName, VertexTypeId};
 
 /// Decoded names and values; each name is known and occurs once.
 #[derive(Debug)]
 pub(super) struct Query(Vec<(String, String)>);
-
-/// Decodes `%41` and `+`.
-pub(super) fn decode(text: &str) -> Option<String> {
-    let mut out = Vec::with_capacity(text.len());
-    let mut bytes = text.bytes();
-    while let Some(byte) = bytes.next() {
-        out.push(match byte {
-            b'+' => b' ',
-            b'%' => {
-                let digits = [bytes.next()?, bytes.next()?];
-                u8::from_str_radix(std::str::from_utf8(&digits).ok()?, 16).ok()?
-            }
-            byte => byte,
-        });
-    }
-    String::from_utf8(out).ok()
-}
-
-/// Decodes a path segment, in which `+` stands for itself.
-pub(super) fn decode_path(text: &str) -> Option<String> {
-    decode(&text.replace('+', "%2B"))
-}
 
 /// Returns the text of an error: a parameter's value is not one of the known ones.
 pub(super) fn unknown_value(name: &str, given: &str, known: &[&str]) -> String {

@@ -3,7 +3,7 @@
 //! A browser sends a form to any server on behalf of any page, with or without CORS headers. Requests that change data therefore check
 //! the page's origin and refuse pages that are not allowed.
 
-use crate::http::sparql::text_response;
+use super::plain::text_response;
 use crate::settings::Sparql;
 use axum::body::Body;
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};

@@ -1,8 +1,9 @@
 //! The Graph Store Protocol: reads, replaces, extends and drops complete graphs, named by `?graph=IRI`, `?default`, or by the URL.
 
 use super::body::{body_channel, unpack};
+use super::plain::text_response;
 use super::response_writer::ResponseWriter;
-use super::{SparqlRequest, SparqlResult, accept, bad, error_response, form, stop, text_response};
+use super::{SparqlRequest, SparqlResult, accept, bad, error_response, form, stop};
 use crate::call::CallState;
 use crate::http::json_response;
 use crate::service::Service;

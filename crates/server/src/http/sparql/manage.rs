@@ -10,8 +10,9 @@
 use super::super::query::unknown_value;
 use super::body::{body_channel, unpack};
 use super::graphs::{io, unreadable};
+use super::plain::text_response;
 use super::response_writer::ResponseWriter;
-use super::{SparqlRequest, SparqlResult, bad, error_response, stop, text_response};
+use super::{SparqlRequest, SparqlResult, bad, error_response, stop};
 use crate::call::CallState;
 use crate::http::json_response;
 use crate::service::Service;

@@ -16,6 +16,7 @@ pub(crate) mod form;
 mod graphs;
 mod manage;
 mod parameters;
+mod plain;
 mod query;
 mod response_writer;
 mod service_description;
@@ -37,6 +38,7 @@ use esker_model::{Cancel as _, Error};
 use esker_rpc::failure::busy;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri, header};
 use parameters::Parameters;
+use plain::text_response;
 use response_writer::ResponseWriter;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -85,17 +87,6 @@ struct SparqlRequest {
 }
 
 type SparqlResult = Result<Response<Body>, Response<Body>>;
-
-/// A response with text for people.
-fn text_response(status: StatusCode, message: &str) -> Response<Body> {
-    let mut response = Response::new(Body::from(format!("{message}\n")));
-    *response.status_mut() = status;
-    response.headers_mut().insert(
-        header::CONTENT_TYPE,
-        HeaderValue::from_static("text/plain; charset=utf-8"),
-    );
-    response
-}
 
 fn bad(message: impl AsRef<str>) -> Response<Body> {
     text_response(StatusCode::BAD_REQUEST, message.as_ref())

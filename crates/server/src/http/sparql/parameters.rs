@@ -1,6 +1,6 @@
 //! Parameters of the SPARQL protocol: names may be repeated, and unknown names are ignored, because clients add their own.
 
-use crate::http::query::decode;
+use crate::http::percent::decode;
 use esker_model::object::Principal;
 
 /// Names and values in their order.

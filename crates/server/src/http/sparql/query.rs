@@ -1,10 +1,10 @@
 //! SPARQL queries.
 
 use super::parameters::Parameters;
+use super::plain::text_response;
 use super::response_writer::ResponseWriter;
 use super::{
     SparqlRequest, SparqlResult, accept, bad, engine_error, error_response, graphs_of, stop,
-    text_response,
 };
 use crate::call::CallState;
 use crate::service::Service;

@@ -1,6 +1,6 @@
 //! Responses being written: short ones are sent at once with their length; long ones in pieces, at the client's pace.
 
-use super::text_response;
+use super::plain::text_response;
 use crate::call::CallState;
 use crate::limits::STALL_MAX;
 use crate::service::ClientSlot;

@@ -1,6 +1,7 @@
 //! Description of the endpoint in RDF (SPARQL 1.1 Service Description).
 
-use super::{SparqlRequest, SparqlResult, accept, text_response};
+use super::plain::text_response;
+use super::{SparqlRequest, SparqlResult, accept};
 use axum::body::Body;
 use esker::rdf::engine::parse::Loader;
 use esker::rdf::engine::{Dataset, RdfFormat, dump};

@@ -1,9 +1,9 @@
 //! SPARQL updates.
 
 use super::parameters::Parameters;
+use super::plain::text_response;
 use super::{
     CancelOnDrop, SparqlRequest, SparqlResult, bad, error_response, graphs_of, stop, stopped,
-    text_response,
 };
 use crate::call::CallState;
 use crate::http::{failed, json_response};
