@@ -53,8 +53,8 @@ def test_exports_and_trees(db, tmp_path):
     assert any("mean.nc" in one["name"] for one in record["isBasedOn"]), record
     assert db.export_record(FIGURE, tmp_path / "figure.xml") is None
     assert "kernel-4" in (tmp_path / "figure.xml").read_text()
-    with pytest.raises(esker.errors.InvalidError, match="unknown field `titel`"):
-        db.export_record(FIGURE, fields={"titel": "x"})
+    with pytest.raises(esker.errors.InvalidError, match="unknown field `heading`"):
+        db.export_record(FIGURE, fields={"heading": "x"})
     (tmp_path / "tree/deep").mkdir(parents=True)
     (tmp_path / "tree/deep/file").write_text("x")
     db.import_tree(tmp_path / "tree", at="/t")
