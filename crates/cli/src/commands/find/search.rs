@@ -2,12 +2,23 @@
 
 use crate::times::now_nanos;
 use esker_model::filter::Expr;
-use esker_model::namespace::FIELD_NAMES;
 use esker_model::object::FindReport;
 use esker_terminal::context::Context;
 use esker_terminal::exit::{Outcome, usage};
 use esker_terminal::units::counted;
 use unicode_width::UnicodeWidthStr as _;
+
+/// Fields of files that no object has.
+const FILE_FIELDS: [&str; 8] = [
+    "path",
+    "depth",
+    "kind",
+    "links",
+    "target",
+    "btime",
+    "blocks",
+    "allocated",
+];
 
 /// Parses a filter; an empty one matches everything.
 pub(crate) fn parse(text: &str) -> anyhow::Result<Expr> {
@@ -36,7 +47,7 @@ pub(crate) fn refuse_unknown(report: &FindReport, text: &str, lenient: bool) -> 
     });
     let mut messages: Vec<String> = messages.collect();
     let mut names = report.unknown.iter().map(|(name, _)| name.as_str());
-    if let Some(name) = names.find(|name| FIELD_NAMES.contains(name)) {
+    if let Some(name) = names.find(|name| FILE_FIELDS.contains(name)) {
         messages.push(format!(
             "`{name}` is a field of files: to search files, give the path to search below before the filter, such as /"
         ));
