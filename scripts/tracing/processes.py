@@ -99,17 +99,21 @@ class Lab:
 
     def run(self, *arguments: str, environment: dict[str, str] | None = None, status: int = 0) -> str:
         """Runs a command, compares its exit code and returns its output."""
-        done = subprocess.run(
-            [self.esker, *arguments],
-            env=ENVIRONMENT | (environment or {}),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=DEADLINE,
-        )
+        command = f"`esker {' '.join(arguments)}`"
+        try:
+            done = subprocess.run(
+                [self.esker, *arguments],
+                env=ENVIRONMENT | (environment or {}),
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                timeout=DEADLINE,
+            )
+        except subprocess.TimeoutExpired:
+            raise Failed(f"{command} has not ended within {DEADLINE} s, expected exit code {status}") from None
         output = done.stdout + done.stderr
         if done.returncode != status:
-            raise Failed(f"`esker {' '.join(arguments)}` has ended with {done.returncode}, expected {status}:\n{output}")
+            raise Failed(f"{command} has ended with {done.returncode}, expected {status}:\n{output}")
         return output
 
 
