@@ -148,7 +148,8 @@ def check_served(traces: Traces, context: trace.SpanContext, expected: dict[str,
     for key, value in expected.items():
         actual = span.name if key == "name" else span.attributes.get(key)
         check(actual == value, f"{span}: `{key}` is {actual!r}, expected {value!r}")
-    check(parent.start <= span.start and span.end <= parent.end, f"{span}: outside the time of {parent}")
+    # The server's span may end after the client has the answer.
+    check(parent.start <= span.start <= parent.end, f"{span}: begins outside the time of {parent}")
     return span
 
 
