@@ -422,7 +422,10 @@ mod tests {
                 "title",
                 "expected FIELD=VALUE; fields are title, description",
             ),
-            ("heading=x", "unknown field `heading`; expected one of title"),
+            (
+                "heading=x",
+                "unknown field `heading`; expected one of title",
+            ),
             ("title=", "field `title`: the value is empty"),
             ("issued=soon", "field `issued`: `soon` is not a date"),
             ("language=english!", "is not a language"),

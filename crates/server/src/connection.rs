@@ -4,6 +4,7 @@ use crate::access::{Access, Caller, Requester};
 use crate::limits::STREAMS_MAX;
 use crate::security_headers::with_security_headers;
 use crate::settings::{Limits, Settings};
+use crate::spans;
 use crate::work::CLIENT;
 use axum::Router;
 use axum::body::Body;
@@ -79,10 +80,15 @@ impl Service<http::Request<Incoming>> for ConnectionRoutes {
             }
         };
         let client = requester.client(&self.access);
+        let span = spans::of_request(&request, self.caller.encrypted());
         request.extensions_mut().insert(requester);
         request.extensions_mut().insert(bound);
         let answering = CLIENT.scope(client, self.routes.call(request));
-        Box::pin(async move { answering.await.map(with_security_headers) })
+        let answering = esker_telemetry::scope(span.clone(), answering);
+        Box::pin(async move {
+            let response = answering.await.map(with_security_headers)?;
+            Ok(spans::answered(span, response))
+        })
     }
 }
 
