@@ -79,7 +79,7 @@ impl TraceContext {
         out
     }
 
-    /// Decodes the context of a message; `None` if there is none.
+    /// Decodes the context of a message; `None` without a valid one.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let (trace, rest) = bytes.split_first_chunk::<16>()?;
         let (span, flags) = rest.split_first_chunk::<8>()?;

@@ -40,11 +40,11 @@ pub struct Settings {
     pub access: AccessSettings,
     /// Settings of landing pages and of the provider of OAI-PMH.
     pub catalogue: Catalogue,
-    /// Settings of traces.
+    /// Settings of the process's traces.
     pub tracing: Tracing,
 }
 
-/// Settings of traces.
+/// Settings of the traces that a server sends.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Tracing {
     /// Address of the collector; `None` for that of the environment.

@@ -1,8 +1,7 @@
 //! Spans of requests and calls (RFC 0015). Attributes are of a closed list, and none has a text of a client or of the data.
 
 use crate::access::needs::Needs;
-use crate::access::table::{camel, route_of};
-use crate::calls::{CALLS, number_of_message};
+use crate::calls::{CALLS, camel, number_of_message};
 use axum::body::{Body, HttpBody};
 use bytes::Bytes;
 use esker_rpc::proto;
@@ -30,7 +29,7 @@ pub(crate) fn call_name(number: usize) -> &'static str {
         .map_or("esker.v1.Esker/Unknown", String::as_str)
 }
 
-/// Reads the context in the header `traceparent`; one that is invalid, or given twice, is none.
+/// Reads the context in the header `traceparent`; an invalid one is ignored, and so is a header that is given twice.
 pub(crate) fn parent_in(headers: &HeaderMap) -> Option<TraceContext> {
     let mut all = headers.get_all("traceparent").iter();
     let first = all.next()?;
@@ -40,12 +39,12 @@ pub(crate) fn parent_in(headers: &HeaderMap) -> Option<TraceContext> {
     TraceContext::parse(first.to_str().ok()?)
 }
 
-/// Begins the span of a request that is no gRPC call, after it was admitted. Requests that everybody may make have none.
-pub(crate) fn of_request<B>(request: &Request<B>, encrypted: bool) -> Option<Span> {
-    if !esker_telemetry::is_on() || crate::http::is_grpc(request) {
-        return None;
-    }
-    let (route, needs) = route_of(request.method().as_str(), request.uri().path())?;
+/// Begins the span of an admitted request that is not gRPC's. Requests that everybody may make have none.
+pub(crate) fn of_request<B>(
+    request: &Request<B>,
+    (route, needs): (&'static str, Needs),
+    encrypted: bool,
+) -> Option<Span> {
     if needs == Needs::Nothing {
         return None;
     }
@@ -126,7 +125,7 @@ pub(crate) fn of_call(number: usize, parent: Option<TraceContext>) -> Option<Spa
     Some(span)
 }
 
-/// Begins the span of a request of another server; without a parent there is none.
+/// Begins the span of a request of another server, if that server traces it.
 pub(crate) fn of_peer_request(parent: Option<TraceContext>, name: &str) -> Option<Span> {
     let name = format!("esker.v1.Peer/{name}");
     let span = Span::entering(Kind::Server, name.clone(), Some(parent?), SystemTime::now())?;

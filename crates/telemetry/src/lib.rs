@@ -9,5 +9,5 @@ mod span;
 mod tracer;
 
 pub use endpoint::{EndpointError, endpoint, is_endpoint};
-pub use span::{Kind, Span, current, scope, sync_scope};
-pub use tracer::{Options, is_on, root, set_root, start, stop};
+pub use span::{Kind, Span, current, root, scope, set_root, sync_scope};
+pub use tracer::{Options, is_on, start, stop};

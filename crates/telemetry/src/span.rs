@@ -10,8 +10,10 @@ use opentelemetry::trace::{
 use opentelemetry::{Context, KeyValue};
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::SystemTime;
+
+static ROOT: OnceLock<Span> = OnceLock::new();
 
 tokio::task_local! {
     static CURRENT: Option<Span>;
@@ -179,6 +181,16 @@ pub fn scope<F: Future>(span: Option<Span>, future: F) -> impl Future<Output = F
 /// Runs a closure with a current span.
 pub fn sync_scope<T>(span: Option<Span>, work: impl FnOnce() -> T) -> T {
     CURRENT.sync_scope(span, work)
+}
+
+/// Makes a span the parent of calls that this process makes outside of any other span: that of the command.
+pub fn set_root(span: Span) {
+    let _ = ROOT.set(span);
+}
+
+/// Span of the command.
+pub fn root() -> Option<Span> {
+    ROOT.get().cloned()
 }
 
 #[cfg(test)]

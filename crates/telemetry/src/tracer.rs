@@ -1,7 +1,6 @@
 //! The tracer of this process.
 
 use crate::limit::TraceLimit;
-use crate::span::Span;
 use opentelemetry::KeyValue;
 use opentelemetry::trace::TracerProvider as _;
 use opentelemetry_otlp::{SpanExporter, WithExportConfig as _};
@@ -34,7 +33,7 @@ pub struct Options {
     pub version: &'static str,
 }
 
-/// The running tracer.
+/// The running tracer of the process.
 pub(crate) struct Tracer {
     pub(crate) maker: SdkTracer,
     pub(crate) sample: f64,
@@ -45,7 +44,6 @@ pub(crate) struct Tracer {
 }
 
 static TRACER: OnceLock<Tracer> = OnceLock::new();
-static ROOT: OnceLock<Span> = OnceLock::new();
 
 /// Exporter that says in the log when sending begins to fail, and when it works again.
 #[derive(Debug)]
@@ -160,16 +158,6 @@ impl Tracer {
         // The upper 53 bits are a number from 0 to 1, exactly.
         self.sample >= 1.0 || ((random() >> 11) as f64 / (1_u64 << 53) as f64) < self.sample
     }
-}
-
-/// Makes a span the parent of calls that this process makes outside of any other span: that of the command.
-pub fn set_root(span: Span) {
-    let _ = ROOT.set(span);
-}
-
-/// Span of the command.
-pub fn root() -> Option<Span> {
-    ROOT.get().cloned()
 }
 
 /// Sends the spans that are left, for a limited time. No span is sent after this.

@@ -1,7 +1,7 @@
 //! The roles that requests need: by method and path, and for calls by their numbers. A request that is not listed is refused.
 
 use super::needs::{ADMIN, ListedRoute, Needs, READ};
-use crate::calls::{CALLS, number_named};
+use crate::calls::{CALLS, camel, number_named};
 use esker_rpc::proto;
 use esker_rpc::proto::request::Call;
 use prost::Message as _;
@@ -27,17 +27,6 @@ const METHOD_ROLES: [(&str, Needs); 6] = [
 pub(crate) struct Entry {
     pub(crate) needs: Needs,
     pub(crate) per_user: bool,
-}
-
-/// Converts `read_vertices` to `ReadVertices`.
-pub(crate) fn camel(name: &str) -> String {
-    let mut out = String::new();
-    for word in name.split('_') {
-        let mut letters = word.chars();
-        out.extend(letters.next().map(|c| c.to_ascii_uppercase()));
-        out.push_str(letters.as_str());
-    }
-    out
 }
 
 /// Paths of the gRPC methods, all for POST.
@@ -69,14 +58,14 @@ pub(crate) fn all() -> Vec<ListedRoute> {
 
 /// A path with the methods that it has and the access that they need.
 #[derive(Debug)]
-struct Route {
+struct ListedPath {
     /// Pattern of the path, such as `/api/v1/objects/{id}`.
     pattern: Cow<'static, str>,
     methods: Vec<(&'static str, Entry)>,
 }
 
 /// All routes by path.
-static TABLE: LazyLock<matchit::Router<Route>> = LazyLock::new(|| {
+static TABLE: LazyLock<matchit::Router<ListedPath>> = LazyLock::new(|| {
     let mut paths: BTreeMap<Cow<'static, str>, Vec<(&'static str, Entry)>> = BTreeMap::new();
     for listed in all() {
         let methods = paths.entry(listed.path).or_default();
@@ -90,7 +79,7 @@ static TABLE: LazyLock<matchit::Router<Route>> = LazyLock::new(|| {
     for (pattern, methods) in paths {
         let path = pattern.clone();
         // A path that conflicts with another one is not found, and so refused.
-        if let Err(e) = table.insert(path.as_ref(), Route { pattern, methods }) {
+        if let Err(e) = table.insert(path.as_ref(), ListedPath { pattern, methods }) {
             tracing::error!(%path, error = %e, "a path is not served");
         }
     }
