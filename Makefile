@@ -1,5 +1,5 @@
 # Recipes of this repository; CONTRIBUTING.md says when to use them.
-# The recipes install missing programs and libraries, from Debian, crates.io and PyPI only.
+# The recipes install missing programs and libraries, from Debian, crates.io, PyPI and the proxy of Go modules only.
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .ONESHELL:

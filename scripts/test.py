@@ -43,6 +43,7 @@ SCRIPTS = [
     "harvest",
     "packaging",
     "monitoring",
+    "tracing",
     "prov",
     "ro-crate",
     "catalogues",

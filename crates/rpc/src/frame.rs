@@ -11,6 +11,7 @@
 //! message; the inner ones are slices of its bytes and are decoded by their consumers.
 
 use crate::proto;
+use crate::trace::TraceContext;
 use bytes::{Buf, BufMut, Bytes};
 use prost::Message;
 use prost::encoding::{
@@ -34,33 +35,44 @@ fn append(field: u32, message: &impl Message, out: &mut Vec<u8>) {
 }
 
 /// The fields of a call other than its request.
-fn call_head(id: u64, at_least: u64, timeout_ms: u32) -> proto::Call {
-    proto::Call {
-        id,
-        request: None,
-        at_least,
-        timeout_ms,
-        typed_values: false,
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct CallHead {
+    /// The client's number for the call.
+    pub id: u64,
+    /// Newest version that the client has received.
+    pub at_least: u64,
+    /// Time limit in milliseconds; 0 for the server's own limit.
+    pub timeout_ms: u32,
+    /// Trace to which the call belongs.
+    pub trace: Option<TraceContext>,
+}
+
+impl CallHead {
+    fn message(&self) -> proto::Call {
+        proto::Call {
+            id: self.id,
+            request: None,
+            at_least: self.at_least,
+            timeout_ms: self.timeout_ms,
+            typed_values: false,
+            trace: self.trace.map_or_else(Bytes::new, |trace| {
+                Bytes::copy_from_slice(&trace.to_bytes())
+            }),
+        }
     }
 }
 
 /// Number of bytes that [`put_call`] appends.
-pub fn call_bytes(id: u64, request: &proto::Request, at_least: u64, timeout_ms: u32) -> usize {
+pub fn call_bytes(head: &CallHead, request: &proto::Request) -> usize {
     let inner = request.encoded_len();
-    let rest = call_head(id, at_least, timeout_ms).encoded_len();
+    let rest = head.message().encoded_len();
     let length = rest + 1 + encoded_len_varint(inner as u64) + inner;
     1 + encoded_len_varint(length as u64) + length
 }
 
 /// Appends a call to a message: a [`proto::Call`], without moving the request into one.
-pub fn put_call(
-    id: u64,
-    request: &proto::Request,
-    at_least: u64,
-    timeout_ms: u32,
-    out: &mut Vec<u8>,
-) {
-    let rest = call_head(id, at_least, timeout_ms);
+pub fn put_call(head: &CallHead, request: &proto::Request, out: &mut Vec<u8>) {
+    let rest = head.message();
     let inner = request.encoded_len();
     let length = rest.encoded_len() + 1 + encoded_len_varint(inner as u64) + inner;
     out.reserve(length + 12);
@@ -105,6 +117,9 @@ pub struct RawCall {
     /// The `typed_values` of [`proto::Call`].
     #[prost(bool, tag = "5")]
     pub typed_values: bool,
+    /// The `trace` of [`proto::Call`].
+    #[prost(bytes = "bytes", tag = "6")]
+    pub trace: Bytes,
 }
 
 /// A [`proto::ToServer`] with encoded requests.
@@ -239,15 +254,26 @@ mod tests {
             at_least: 9,
             timeout_ms: 10,
             typed_values: false,
+            trace: Bytes::copy_from_slice(&{
+                let mut trace = [7; 25];
+                trace[24] = 1;
+                trace
+            }),
+        };
+        let head = CallHead {
+            id: 7,
+            at_least: 9,
+            timeout_ms: 10,
+            trace: TraceContext::from_bytes(&call.trace),
         };
         let request = call.request.as_ref().unwrap();
         let cancel = proto::Cancel { id: 3, reason: 6 };
         let credit = proto::Credit { id: 4, bytes: 500 };
         let mut joined = Vec::new();
-        put_call(7, request, 9, 10, &mut joined);
-        assert_eq!(joined.len(), call_bytes(7, request, 9, 10));
+        put_call(&head, request, &mut joined);
+        assert_eq!(joined.len(), call_bytes(&head, request));
         put_cancel(cancel, &mut joined);
-        put_call(7, request, 9, 10, &mut joined);
+        put_call(&head, request, &mut joined);
         put_credit(credit, &mut joined);
         let whole = proto::ToServer {
             hello: None,

@@ -18,6 +18,7 @@ pub mod http;
 pub mod limits;
 pub mod map;
 pub mod members;
+pub mod trace;
 pub mod tunnel;
 
 /// Messages and services, generated from `proto/esker/v1`.

@@ -6,6 +6,7 @@ use crate::member::gate::Gate;
 use crate::metrics::Metrics;
 use crate::outbox::Outbox;
 use crate::service::Service;
+use crate::spans;
 use esker_model::traversal::StopReason;
 use esker_model::{Cancel, Error, ErrorKind, Version};
 use esker_rpc::convert::Form;
@@ -13,6 +14,7 @@ use esker_rpc::failure::{RETRY, failure_out};
 use esker_rpc::limits::CREDIT_BYTES;
 use esker_rpc::proto;
 use esker_rpc::proto::reply::Reply;
+use esker_telemetry::Span;
 use prost::Message as _;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
@@ -180,6 +182,8 @@ pub(crate) struct Call {
     pub(crate) requester: Option<Requester>,
     /// Gate for answers, where another process may take over the store.
     gate: Option<Arc<Gate>>,
+    /// Span of the call, if it is traced.
+    span: Option<Span>,
 }
 
 /// Bytes that count as in memory until this is dropped.
@@ -237,7 +241,18 @@ impl Call {
             answered: false,
             requester: None,
             gate: service.gate(),
+            span: spans::of_work(number),
         }
+    }
+
+    /// Sets the span of a call from outside of this process.
+    pub(crate) fn trace(&mut self, span: Option<Span>) {
+        self.span = span;
+    }
+
+    /// Span of the call, if it is traced.
+    pub(crate) fn span(&self) -> Option<Span> {
+        self.span.clone()
     }
 
     /// Size of the request in bytes.
@@ -339,6 +354,9 @@ impl Call {
         let failed = matches!(reply, Reply::Failure(_));
         self.metrics
             .answered(self.number, self.began.elapsed(), failed);
+        if let Some(span) = &self.span {
+            spans::end_call(span, &reply);
+        }
         let reply = proto::Reply { reply: Some(reply) };
         match &self.sink {
             Sink::Stream { outbox, id, .. } => outbox.answer(&proto::Answer {
@@ -407,6 +425,7 @@ mod tests {
             answered: false,
             requester: None,
             gate: None,
+            span: None,
         }
     }
 

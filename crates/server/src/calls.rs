@@ -190,6 +190,17 @@ pub(crate) fn number_of(request: &[u8]) -> usize {
     }
 }
 
+/// Converts `read_vertices` to `ReadVertices`.
+pub(crate) fn camel(name: &str) -> String {
+    let mut out = String::new();
+    for word in name.split('_') {
+        let mut letters = word.chars();
+        out.extend(letters.next().map(|c| c.to_ascii_uppercase()));
+        out.push_str(letters.as_str());
+    }
+    out
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -40,7 +40,7 @@ impl KeySink for Draft {
 /// Longest lease on files: a change to a file waits until the leases on it end.
 pub const LEASE_MAX: Duration = Duration::from_mins(1);
 
-pub(crate) const KEYS: [Key<Draft>; 36] = [
+pub(crate) const KEYS: [Key<Draft>; 38] = [
     Key {
         path: "listen",
         expected: "\"HOST:PORT\"",
@@ -285,6 +285,28 @@ pub(crate) const KEYS: [Key<Draft>; 36] = [
         expected: "a number of records up to 1000",
         set: |d, v| {
             d.settings.catalogue.page = count(v).filter(|n| *n <= 1_000)?;
+            Some(())
+        },
+    },
+    Key {
+        path: "tracing.otlp",
+        expected: "the address of a collector for OTLP over gRPC, as in \"http://127.0.0.1:4317\"",
+        set: |d, v| {
+            let address = text(v).filter(|t| esker_telemetry::is_endpoint(t))?;
+            d.settings.tracing.otlp = Some(address.to_owned());
+            Some(())
+        },
+    },
+    Key {
+        path: "tracing.sample",
+        expected: "a number from 0 to 1",
+        set: |d, v| {
+            let share = match v {
+                DeValue::Float(number) => number.as_str().parse::<f64>().ok()?,
+                DeValue::Integer(number) => number.as_str().parse::<f64>().ok()?,
+                _ => return None,
+            };
+            d.settings.tracing.sample = Some(share).filter(|s| (0.0..=1.0).contains(s))?;
             Some(())
         },
     },

@@ -1,9 +1,12 @@
 //! Connections from their acceptance to their end.
 
+use crate::access::table::route_of;
 use crate::access::{Access, Caller, Requester};
+use crate::http::is_grpc;
 use crate::limits::STREAMS_MAX;
 use crate::security_headers::with_security_headers;
 use crate::settings::{Limits, Settings};
+use crate::spans;
 use crate::work::CLIENT;
 use axum::Router;
 use axum::body::Body;
@@ -13,6 +16,7 @@ use esker_model::Result;
 use esker_rpc::limits::{
     CONNECTION_WINDOW_BYTES, HTTP2_FRAME_BYTES, KEEP_ALIVE, STREAM_WINDOW_BYTES,
 };
+use esker_telemetry::Span;
 use hyper::body::Incoming;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
@@ -79,10 +83,26 @@ impl Service<http::Request<Incoming>> for ConnectionRoutes {
             }
         };
         let client = requester.client(&self.access);
+        let span = self.span_of(&request);
         request.extensions_mut().insert(requester);
         request.extensions_mut().insert(bound);
         let answering = CLIENT.scope(client, self.routes.call(request));
-        Box::pin(async move { answering.await.map(with_security_headers) })
+        let answering = esker_telemetry::scope(span.clone(), answering);
+        Box::pin(async move {
+            let response = answering.await.map(with_security_headers)?;
+            Ok(spans::answered(span, response))
+        })
+    }
+}
+
+impl ConnectionRoutes {
+    /// Begins the span of an admitted request, if it is traced. Calls of gRPC have spans of their own.
+    fn span_of<B>(&self, request: &http::Request<B>) -> Option<Span> {
+        if !esker_telemetry::is_on() || is_grpc(request) {
+            return None;
+        }
+        let route = route_of(request.method().as_str(), request.uri().path())?;
+        spans::of_request(request, route, self.caller.encrypted())
     }
 }
 

@@ -118,6 +118,7 @@ impl Service {
         call: Call,
         run: impl FnOnce(&Arc<Self>, Call) + Send + 'static,
     ) {
+        let span = call.span();
         // The call must come back if the queue is full.
         let held = Arc::new(Mutex::new(Some(call)));
         let (service, inner) = (Arc::clone(self), Arc::clone(&held));
@@ -125,7 +126,7 @@ impl Service {
             |held: &Mutex<Option<Call>>| held.lock().unwrap_or_else(PoisonError::into_inner).take();
         let job = Box::new(move || {
             if let Some(call) = take(&inner) {
-                run(&service, call);
+                esker_telemetry::sync_scope(span, || run(&service, call));
             }
         });
         if let Err(full) = lane.submit(job)

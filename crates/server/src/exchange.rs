@@ -9,6 +9,7 @@ use crate::cluster::PeerServer;
 use crate::limits::{CALLS_PER_CONNECTION, PEER_REQUESTS_PER_CONNECTION};
 use crate::outbox::{Messages, Outbox};
 use crate::service::{PEER, Service, WATCH_FILES};
+use crate::spans;
 use crate::work::CLIENT;
 use crate::writer::InlineGroup;
 use bytes::Bytes;
@@ -16,6 +17,7 @@ use esker_model::{Error, Version};
 use esker_rpc::convert::{Form, reason_in};
 use esker_rpc::frame::{FrameCodec, RawCall, RawToServer};
 use esker_rpc::limits::{CREDIT_BYTES, PEER_MESSAGE_BYTES_MAX};
+use esker_rpc::trace::TraceContext;
 use esker_rpc::{OLDEST_PROTOCOL, PROTOCOL, agreed_protocol, proto};
 use prost::Message as _;
 use std::collections::HashMap;
@@ -320,6 +322,7 @@ impl CallStream {
             number_named("change_files"),
         ];
         let request = call.request.unwrap_or_default();
+        let parent = TraceContext::from_bytes(&call.trace);
         let number = number_of(&request);
         let timeout = (call.timeout_ms > 0).then(|| Duration::from_millis(call.timeout_ms.into()));
         let options = CallOptions {
@@ -360,7 +363,7 @@ impl CallStream {
         );
         call.requester = (number == WATCH_FILES).then(|| self.requester.clone());
         if let (Some(peer), Some(cluster), PEER) = (self.peer, &self.service.cluster, number) {
-            cluster.answer_peer(request, peer, call);
+            cluster.answer_peer(request, peer, parent, call);
             return;
         }
         let needs = table::needs_of_call(number, &request);
@@ -371,6 +374,10 @@ impl CallStream {
                 return;
             }
         };
+        // Pings keep connections alive; a trace of one shows nothing.
+        if number != SHORT[0] {
+            call.trace(spans::of_call(number, parent));
+        }
         let most = self.service.settings.limits.request_bytes;
         if request.len() > most {
             call.failed(&Error::Limit {

@@ -31,14 +31,15 @@ const SYSTEM: [&str; 21] = [
 
 /// Returns a sandbox for a server of the database in `folder`. It may write the folder, its spools and the folder of backups; read its
 /// certificate, host key and the owner's `~/.esker`; listen at its port; and open TCP connections only if requests may use other servers
-/// (`sparql.services`, `sparql.load`) or the console shows site caches (`sites`).
+/// (`sparql.services`, `sparql.load`), the console shows site caches (`sites`), or traces are sent (`tracing.otlp`).
 ///
 /// The folder of the database must exist when the sandbox is entered.
 pub fn sandbox(folder: &Path, settings: &Settings) -> Sandbox {
     let mut sandbox = Sandbox::new().write(folder).write("/dev/null").connect(
         !settings.sparql.services.is_empty()
             || !settings.sparql.load.is_empty()
-            || !settings.sites.is_empty(),
+            || !settings.sites.is_empty()
+            || settings.tracing.is_on(),
     );
     for path in SYSTEM {
         sandbox = sandbox.read(path);

@@ -11,6 +11,7 @@ use crate::metrics::Metrics;
 use crate::outbox::Outbox;
 use crate::service::Service;
 use crate::settings::Settings;
+use crate::spans::ClientCalls;
 use crate::spool::Merger;
 use crate::{access, http, listen, unary};
 use axum::routing::post_service;
@@ -55,6 +56,22 @@ impl std::fmt::Debug for Server {
             .field("address", &self.address)
             .finish_non_exhaustive()
     }
+}
+
+/// Starts the traces of this process, if the settings or the environment name a collector.
+fn start_traces(settings: &Settings) -> Result<()> {
+    let Some(endpoint) = settings.tracing.endpoint()? else {
+        return Ok(());
+    };
+    let options = esker_telemetry::Options {
+        endpoint,
+        sample: settings.tracing.sample,
+        version: env!("CARGO_PKG_VERSION"),
+    };
+    esker_telemetry::start(&options)
+        .map_err(|why| Error::Invalid(format!("traces cannot be sent: {why}")))?;
+    esker_rpc::trace::set_tracer(Box::new(ClientCalls));
+    Ok(())
 }
 
 impl Server {
@@ -157,6 +174,7 @@ impl Server {
                 ));
             }
         }
+        start_traces(&settings)?;
         // In an ephemeral store, the record of leases would be lost with it.
         if cluster_part
             .as_ref()

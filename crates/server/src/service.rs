@@ -8,6 +8,7 @@ use crate::http::Console;
 use crate::member::gate::Gate;
 use crate::metrics::Metrics;
 use crate::settings::Settings;
+use crate::spans;
 use crate::stop_request::StopFlag;
 use crate::watch::Watchers;
 use crate::work::{Lane, LaneOptions, QueueFull};
@@ -233,9 +234,10 @@ impl Service {
         let _abandon = Abandon(Arc::clone(&state));
         let (tell, told) = oneshot::channel();
         let (service, began) = (Arc::clone(self), Instant::now());
+        let span = spans::of_work(number);
         let under_way = InFlight::new(&self.metrics);
         let job = Box::new(move || {
-            let outcome = work(&service, &state);
+            let outcome = esker_telemetry::sync_scope(span, || work(&service, &state));
             if number > 0 {
                 service.metrics.answered(number, began.elapsed(), false);
             }

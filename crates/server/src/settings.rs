@@ -3,6 +3,7 @@
 use esker::rdf::Services;
 use esker_access::slots::CONNECTIONS;
 use esker_model::filter::Expr;
+use esker_model::{Error, Result};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -39,6 +40,41 @@ pub struct Settings {
     pub access: AccessSettings,
     /// Settings of landing pages and of the provider of OAI-PMH.
     pub catalogue: Catalogue,
+    /// Settings of the process's traces.
+    pub tracing: Tracing,
+}
+
+/// Settings of the traces that a server sends.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Tracing {
+    /// Address of the collector; `None` for that of the environment.
+    pub otlp: Option<String>,
+    /// Share of the traces without a parent that are recorded, from 0 to 1.
+    pub sample: f64,
+}
+
+impl Default for Tracing {
+    fn default() -> Self {
+        Self {
+            otlp: None,
+            sample: 1.0,
+        }
+    }
+}
+
+impl Tracing {
+    /// Address of the collector, from the settings or the environment; `None` if traces are off.
+    ///
+    /// # Errors
+    /// Returns an error if a variable of the environment holds no address.
+    pub fn endpoint(&self) -> Result<Option<String>> {
+        esker_telemetry::endpoint(self.otlp.as_deref()).map_err(|e| Error::Invalid(e.to_string()))
+    }
+
+    /// Whether traces are sent.
+    pub fn is_on(&self) -> bool {
+        self.endpoint().is_ok_and(|endpoint| endpoint.is_some())
+    }
 }
 
 /// Settings of landing pages and of the provider of OAI-PMH.
@@ -214,6 +250,7 @@ impl Default for Settings {
             sparql: Sparql::default(),
             access: AccessSettings::default(),
             catalogue: Catalogue::default(),
+            tracing: Tracing::default(),
         }
     }
 }

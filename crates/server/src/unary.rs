@@ -4,6 +4,7 @@ use crate::access::{Requester, table};
 use crate::call::{AtLeast, Call, CallOptions, CallState, Sink};
 use crate::calls::{CALLS, number_of_message};
 use crate::service::{Service, WATCH_FILES};
+use crate::spans;
 use esker_model::Version;
 use esker_rpc::convert::Form;
 use esker_rpc::proto;
@@ -90,6 +91,7 @@ impl Unary {
     ) -> Result<AnswerPieces, Status> {
         let requester = request.extensions().get::<Requester>().cloned();
         let metadata = request.metadata();
+        let parent = spans::parent_in(metadata.as_ref());
         let at_least = match metadata.get("esker-at-least") {
             None => Version::ZERO,
             Some(value) => {
@@ -134,6 +136,7 @@ impl Unary {
             Arc::clone(&call_state),
             sink,
         );
+        call.trace(spans::of_call(number, parent));
         call.requester = (number == WATCH_FILES).then_some(requester);
         self.0.metrics.received.add(bytes as u64);
         if let Some(request) = request.call {

@@ -4,6 +4,7 @@ mod backup;
 mod changes;
 mod check;
 pub(crate) mod cluster;
+mod command_trace;
 mod compact;
 mod completions;
 mod console;
@@ -58,6 +59,7 @@ mod write;
 use crate::args::{self, Command, ImportCommand, NamespaceCommand, PlacementCommand, TopBy};
 use crate::shell;
 use clap::error::{ContextKind, ContextValue};
+use command_trace::CommandTrace;
 use esker_model::Error;
 use esker_terminal::args::Color;
 use esker_terminal::context::Context;
@@ -78,6 +80,12 @@ const NO_TARGET_OF_RUN: &str = "expected a database: give `--target TARGET`, set
 
 /// Runs the process: parses the command line, runs the command, reports errors.
 pub(crate) fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
+    let code = run_process(args);
+    esker_telemetry::stop();
+    code
+}
+
+fn run_process(args: impl Iterator<Item = OsString>) -> ExitCode {
     let mut args: Vec<OsString> = args.collect();
     match mount_helper::run(&args) {
         Ok(None) => {}
@@ -88,6 +96,7 @@ pub(crate) fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
     }
     let definition = args::command();
     let default = args::add_default(&definition, &mut args);
+    let trace = CommandTrace::begin(&definition, &args);
     let mut cli = match args::parse(definition, args) {
         Ok(cli) => cli,
         Err(error) => return print_usage(&error, default.as_ref()),
@@ -114,6 +123,7 @@ pub(crate) fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
             context.start_pager();
         }
         let done = run_command(cli.command, context, interrupt);
+        trace.end(&done);
         if let Some(default) = default.filter(|_| done.is_err()) {
             context.note(&default.origin);
         }

@@ -150,6 +150,33 @@ pub enum Request {
     },
 }
 
+impl Request {
+    /// Name of the kind of request, for traces.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Hello { .. } => "Hello",
+            Self::Prepare { .. } => "Prepare",
+            Self::Apply { .. } => "Apply",
+            Self::Commit(_) => "Commit",
+            Self::Abort { .. } => "Abort",
+            Self::Define { .. } => "Define",
+            Self::Schema => "Schema",
+            Self::Splits { .. } => "Splits",
+            Self::Read(_) => "Read",
+            Self::Travel(_) => "Travel",
+            Self::Objects(_) => "Objects",
+            Self::Names(_) => "Names",
+            Self::Ping => "Ping",
+            Self::Persist => "Persist",
+            Self::Pause { .. } => "Pause",
+            Self::Copy { .. } => "Copy",
+            Self::Resume { .. } => "Resume",
+            Self::Decide(_) => "Decide",
+            Self::Outcome { .. } => "Outcome",
+        }
+    }
+}
+
 /// A client's guarantees for a batch to an ephemeral store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ApplyOptions {

@@ -6,8 +6,9 @@ use super::driver::Driver;
 use super::send_queue::SendQueue;
 use super::slot::Slot;
 use crate::address::Address;
-use crate::frame::{RawToClient, call_bytes, put_call, put_cancel, put_credit};
+use crate::frame::{CallHead, RawToClient, call_bytes, put_call, put_cancel, put_credit};
 use crate::proto;
+use crate::trace::{self, CallSpan};
 use esker_model::Error;
 use prost::Message as _;
 use std::collections::HashMap;
@@ -50,6 +51,8 @@ pub(super) struct SentCall {
     pub(super) id: u64,
     pub(super) slot: Arc<Slot>,
     connection: Arc<Connection>,
+    /// Span of the call; it ends with this value.
+    _span: Option<Box<dyn CallSpan>>,
 }
 
 impl Calls {
@@ -158,7 +161,14 @@ impl Connection {
         timeout_ms: u32,
     ) -> Result<SentCall, CallError> {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
-        let bytes = call_bytes(id, request, at_least, timeout_ms);
+        let span = trace::begin(request);
+        let head = CallHead {
+            id,
+            at_least,
+            timeout_ms,
+            trace: trace::context_of(span.as_deref()),
+        };
+        let bytes = call_bytes(&head, request);
         if bytes as u64 > self.welcome.call_bytes_max {
             return Err(CallError::Failed(Error::Limit {
                 what: "the size in bytes of one call to a server".into(),
@@ -174,7 +184,7 @@ impl Connection {
             }
             open.slots.insert(id, Arc::clone(&slot));
         }
-        let put = |message: &mut Vec<u8>| put_call(id, request, at_least, timeout_ms, message);
+        let put = |message: &mut Vec<u8>| put_call(&head, request, message);
         if bytes > IN_PLACE_BYTES {
             // Encoded outside of the lock.
             let mut part = Vec::with_capacity(bytes);
@@ -187,6 +197,7 @@ impl Connection {
             id,
             slot,
             connection: Arc::clone(self),
+            _span: span,
         })
     }
 }

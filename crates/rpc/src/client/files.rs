@@ -10,11 +10,12 @@ use super::send_queue::SendQueue;
 use crate::address::Address;
 use crate::convert;
 use crate::failure::failure_in;
-use crate::frame::{RawToClient, call_bytes, put_call, put_cancel, put_credit};
+use crate::frame::{CallHead, RawToClient, call_bytes, put_call, put_cancel, put_credit};
 use crate::limits::{CREDIT_BYTES, OUTGOING_BYTES_MAX};
 use crate::proto;
 use crate::proto::reply::Reply;
 use crate::proto::request::Call;
+use crate::trace::{self, CallSpan};
 use bytes::Bytes;
 use esker_model::namespace::{Entry, Inode, NamePath};
 use esker_model::object::Principal;
@@ -159,6 +160,8 @@ struct PendingRequest<L: Deref<Target = FileLink>> {
     pieces: mpsc::UnboundedReceiver<Piece>,
     unread: Arc<AtomicU64>,
     complete: bool,
+    /// Span of the call; it ends with this value.
+    _span: Option<Box<dyn CallSpan>>,
 }
 
 impl<L: Deref<Target = FileLink>> Drop for PendingRequest<L> {
@@ -388,7 +391,13 @@ impl FileLink {
         let this = &*link;
         let id = this.next.fetch_add(1, Ordering::Relaxed);
         let request = proto::Request { call: Some(call) };
-        let bytes = call_bytes(id, &request, 0, 0);
+        let span = trace::begin(&request);
+        let head = CallHead {
+            id,
+            trace: trace::context_of(span.as_deref()),
+            ..CallHead::default()
+        };
+        let bytes = call_bytes(&head, &request);
         if bytes as u64 > this.welcome.call_bytes_max {
             return Err(Error::Limit {
                 what: "the size in bytes of one call to a server".into(),
@@ -397,7 +406,7 @@ impl FileLink {
             });
         }
         let mut part = Vec::with_capacity(bytes);
-        put_call(id, &request, 0, 0, &mut part);
+        put_call(&head, &request, &mut part);
         let (tell, pieces) = mpsc::unbounded_channel();
         let unread = Arc::new(AtomicU64::new(0));
         {
@@ -417,6 +426,7 @@ impl FileLink {
             pieces,
             unread,
             complete: false,
+            _span: span,
         };
         let this = &*pending.link;
         if !this.outgoing.push(part, OUTGOING_BYTES_MAX) {

@@ -9,11 +9,12 @@ use super::connect::{self, refused};
 use super::send_queue::SendQueue;
 use crate::address::Address;
 use crate::failure::failure_in;
-use crate::frame::{RawToClient, put_call};
+use crate::frame::{CallHead, RawToClient, put_call};
 use crate::limits::PEER_WAITING_BYTES_MAX;
 use crate::proto;
 use crate::proto::reply::Reply;
 use crate::proto::request::Call;
+use crate::trace::TraceContext;
 use bytes::Bytes;
 use esker_model::{Error, Result};
 use prost::Message as _;
@@ -146,8 +147,9 @@ impl PeerLink {
         self.task.abort();
     }
 
-    /// Sends an encoded request and waits for the encoded response without a time limit. Dropping the future gives up on it.
-    pub async fn request(&self, message: Vec<u8>) -> Result<Bytes> {
+    /// Sends an encoded request and waits for the encoded response without a time limit. Dropping the future gives up on it. `trace` is the
+    /// trace to which the request belongs.
+    pub async fn request(&self, message: Vec<u8>, trace: Option<TraceContext>) -> Result<Bytes> {
         let at = self.address.authority();
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let request = proto::Request {
@@ -156,7 +158,12 @@ impl PeerLink {
             })),
         };
         let mut part = Vec::new();
-        put_call(id, &request, 0, 0, &mut part);
+        let head = CallHead {
+            id,
+            trace,
+            ..CallHead::default()
+        };
+        put_call(&head, &request, &mut part);
         drop(request);
         if part.len() as u64 > self.call_bytes_max {
             return Err(Error::Limit {

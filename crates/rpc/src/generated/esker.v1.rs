@@ -3116,6 +3116,9 @@ pub struct Call {
     /// Properties and values in typed instead of packed form.
     #[prost(bool, tag = "5")]
     pub typed_values: bool,
+    /// W3C trace context of the caller: 16 bytes of trace id, 8 of span id, 1 of flags; empty for none. Other lengths are ignored.
+    #[prost(bytes = "bytes", tag = "6")]
+    pub trace: ::prost::bytes::Bytes,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Request {

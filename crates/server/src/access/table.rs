@@ -1,7 +1,7 @@
 //! The roles that requests need: by method and path, and for calls by their numbers. A request that is not listed is refused.
 
 use super::needs::{ADMIN, ListedRoute, Needs, READ};
-use crate::calls::{CALLS, number_named};
+use crate::calls::{CALLS, camel, number_named};
 use esker_rpc::proto;
 use esker_rpc::proto::request::Call;
 use prost::Message as _;
@@ -27,17 +27,6 @@ const METHOD_ROLES: [(&str, Needs); 6] = [
 pub(crate) struct Entry {
     pub(crate) needs: Needs,
     pub(crate) per_user: bool,
-}
-
-/// Converts `read_vertices` to `ReadVertices`.
-fn camel(name: &str) -> String {
-    let mut out = String::new();
-    for word in name.split('_') {
-        let mut letters = word.chars();
-        out.extend(letters.next().map(|c| c.to_ascii_uppercase()));
-        out.push_str(letters.as_str());
-    }
-    out
 }
 
 /// Paths of the gRPC methods, all for POST.
@@ -67,8 +56,16 @@ pub(crate) fn all() -> Vec<ListedRoute> {
     services.chain(crate::http::listed_routes()).collect()
 }
 
-/// Methods and the access that they need, by path.
-static TABLE: LazyLock<matchit::Router<Vec<(&'static str, Entry)>>> = LazyLock::new(|| {
+/// A path with the methods that it has and the access that they need.
+#[derive(Debug)]
+struct ListedPath {
+    /// Pattern of the path, such as `/api/v1/objects/{id}`.
+    pattern: Cow<'static, str>,
+    methods: Vec<(&'static str, Entry)>,
+}
+
+/// All routes by path.
+static TABLE: LazyLock<matchit::Router<ListedPath>> = LazyLock::new(|| {
     let mut paths: BTreeMap<Cow<'static, str>, Vec<(&'static str, Entry)>> = BTreeMap::new();
     for listed in all() {
         let methods = paths.entry(listed.path).or_default();
@@ -79,9 +76,10 @@ static TABLE: LazyLock<matchit::Router<Vec<(&'static str, Entry)>>> = LazyLock::
         methods.push((listed.method, entry));
     }
     let mut table = matchit::Router::new();
-    for (path, methods) in paths {
+    for (pattern, methods) in paths {
+        let path = pattern.clone();
         // A path that conflicts with another one is not found, and so refused.
-        if let Err(e) = table.insert(path.as_ref(), methods) {
+        if let Err(e) = table.insert(path.as_ref(), ListedPath { pattern, methods }) {
             tracing::error!(%path, error = %e, "a path is not served");
         }
     }
@@ -105,15 +103,24 @@ pub(crate) fn find(method: &str, path: &str) -> RouteLookup {
         return RouteLookup::Nothing;
     };
     let listed = if method == "HEAD" { "GET" } else { method };
-    if let Some((_, entry)) = found.value.iter().find(|(m, _)| *m == listed) {
+    let methods = &found.value.methods;
+    if let Some((_, entry)) = methods.iter().find(|(m, _)| *m == listed) {
         return RouteLookup::Listed(*entry);
     }
-    let mut allow: Vec<&str> = found.value.iter().map(|(method, _)| *method).collect();
+    let mut allow: Vec<&str> = methods.iter().map(|(method, _)| *method).collect();
     if allow.contains(&"GET") {
         allow.push("HEAD");
     }
     allow.sort_unstable();
     RouteLookup::OtherMethods(allow.join(", "))
+}
+
+/// Pattern of the path of a listed request, and the access that it needs.
+pub(crate) fn route_of(method: &str, path: &str) -> Option<(&'static str, Needs)> {
+    let found = TABLE.at(path).ok()?.value;
+    let listed = if method == "HEAD" { "GET" } else { method };
+    let (_, entry) = found.methods.iter().find(|(m, _)| *m == listed)?;
+    Some((found.pattern.as_ref(), entry.needs))
 }
 
 /// Access that an encoded call needs.

@@ -296,6 +296,7 @@ fn is_shared_key(path: &str) -> bool {
         || path.starts_with("access.")
         || path.starts_with("limits.")
         || path.starts_with("threads.")
+        || path.starts_with("tracing.")
 }
 
 impl KeySink for ParsedFile {

@@ -3,6 +3,7 @@
 use super::config::ClusterConfig;
 use super::shared::SharedFolder;
 use crate::member::hub::{Hub, StoreAssignment};
+use crate::spans;
 use esker::{Database, Durability};
 use esker_cluster::node::{BoxFuture, SharedFiles, Window};
 use esker_cluster::peer::{PeerRequest, PeerResponse, Request};
@@ -10,7 +11,9 @@ use esker_cluster::{Host, ServerId};
 use esker_model::wire::{decode, encode};
 use esker_model::{Error, Result};
 use esker_rpc::map::Map;
+use esker_rpc::trace::TraceContext;
 use esker_rpc::{Address, PeerLink, proto};
+use esker_telemetry::Span;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
@@ -232,9 +235,18 @@ impl Host for ServerHost {
         question: PeerRequest,
     ) -> BoxFuture<'static, Result<PeerResponse>> {
         let peer = self.peers.get(to.0 as usize).cloned().flatten();
+        let span = spans::to_peer(question.request.name(), self.me.0, to.0);
         Box::pin(async move {
             match peer {
-                Some(peer) => peer.send_request(question).await,
+                Some(peer) => {
+                    let answer = peer
+                        .send_request(question, span.as_ref().map(Span::context))
+                        .await;
+                    if let (Some(span), Err(_)) = (&span, &answer) {
+                        span.fail();
+                    }
+                    answer
+                }
                 None => Err(Error::Unavailable(format!(
                     "{to} is not another server of this cluster"
                 ))),
@@ -285,7 +297,11 @@ impl Host for ServerHost {
 }
 
 impl Peer {
-    async fn send_request(&self, question: PeerRequest) -> Result<PeerResponse> {
+    async fn send_request(
+        &self,
+        question: PeerRequest,
+        trace: Option<TraceContext>,
+    ) -> Result<PeerResponse> {
         let began = Instant::now();
         self.calls.fetch_add(1, Ordering::Relaxed);
         let is_there = may_take_long(&question.request).then_some(PeerRequest {
@@ -297,7 +313,7 @@ impl Peer {
         });
         let mut sending = pin!(async {
             let link = self.link().await?;
-            link.request(encode(&question)).await
+            link.request(encode(&question), trace).await
         });
         let answer = loop {
             if let Ok(answer) = tokio::time::timeout(CALL_MAX, sending.as_mut()).await {
@@ -313,7 +329,7 @@ impl Peer {
             if let Some(ping) = &is_there {
                 let ping = async {
                     let link = self.link().await?;
-                    link.request(encode(ping)).await
+                    link.request(encode(ping), None).await
                 };
                 if let Ok(Ok(_)) = tokio::time::timeout(CALL_MAX, ping).await {
                     continue;

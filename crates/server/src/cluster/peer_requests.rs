@@ -4,6 +4,7 @@ use super::{Cluster, convert};
 use crate::call::Call;
 use crate::limits::INLINE_DECODE_BYTES;
 use crate::service::Service;
+use crate::spans;
 use crate::work::QueueFull;
 use bytes::Bytes;
 use esker_cluster::ServerId;
@@ -14,6 +15,7 @@ use esker_model::{Batch, Error};
 use esker_rpc::proto;
 use esker_rpc::proto::reply::Reply;
 use esker_rpc::proto::request::Call as CallMessage;
+use esker_rpc::trace::TraceContext;
 use prost::Message as _;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -33,7 +35,13 @@ impl Cluster {
     }
 
     /// Answers a request of another server.
-    pub(crate) fn answer_peer(self: &Arc<Self>, request: Bytes, peer: PeerServer, call: Call) {
+    pub(crate) fn answer_peer(
+        self: &Arc<Self>,
+        request: Bytes,
+        peer: PeerServer,
+        parent: Option<TraceContext>,
+        mut call: Call,
+    ) {
         let (node, cluster) = (Arc::clone(&self.node), Arc::clone(self));
         self.run(async move {
             if request.len() > INLINE_DECODE_BYTES {
@@ -60,7 +68,10 @@ impl Cluster {
                     if !is_short(&question.request) {
                         leave_thread().await;
                     }
-                    let answer = encode(&node.handle(question).await);
+                    let span = spans::of_peer_request(parent, question.request.name());
+                    call.trace(span.clone());
+                    let answering = esker_telemetry::scope(span, node.handle(question));
+                    let answer = encode(&answering.await);
                     call.done(Reply::Peer(proto::PeerMessage {
                         message: answer.into(),
                     }));
@@ -128,7 +139,8 @@ impl Service {
         }
         self.metrics.batches.record(batch.len() as u64);
         let (service, seen) = (Arc::clone(self), call.options.at_least.0);
-        cluster.run(async move {
+        let span = call.span();
+        cluster.run(esker_telemetry::scope(span, async move {
             if batch.len() > SMALL_BATCH_MUTATIONS_MAX {
                 leave_thread().await;
             }
@@ -143,7 +155,7 @@ impl Service {
                 }
                 Err(e) => call.failed_for_now(&e),
             }
-        });
+        }));
         Ok(())
     }
 }
