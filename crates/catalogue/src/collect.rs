@@ -72,6 +72,8 @@ struct Roles {
     executes: Option<EdgeTypeId>,
     run_by: Option<EdgeTypeId>,
     contains: Option<EdgeTypeId>,
+    /// From a run to the runs that are parts of it.
+    parts: Option<EdgeTypeId>,
     part_of: Option<EdgeTypeId>,
 }
 
@@ -85,6 +87,7 @@ impl Roles {
             executes: id("exe"),
             run_by: id("wasRunBy"),
             contains: id("has"),
+            parts: id("contains"),
             part_of: id("belongsTo"),
         }
     }
@@ -296,12 +299,40 @@ impl Collector<'_> {
         record.modified = time(run, "end");
         fill(&mut record, user_tags(&run.user), self.overrides);
         let roles = Roles::of(schema);
-        let wrote = self.ends(&[run.id], &[roles.writes], FILES_MAX)?;
+        let runs = self.with_parts(run.id, &roles)?;
+        let wrote = self.ends(&runs, &[roles.writes], FILES_MAX)?;
         record.all_files = !wrote.cut;
-        let ids: Vec<VertexId> = wrote.ends.into_iter().map(|(_, id)| id).collect();
+        let ids: BTreeSet<VertexId> = wrote.ends.into_iter().map(|(_, id)| id).collect();
+        let ids: Vec<VertexId> = ids.into_iter().collect();
         self.add_files(&mut record, &ids, schema)?;
-        self.add_runs(&mut record, &[run.id], schema)?;
+        self.add_runs(&mut record, &runs, schema)?;
+        // A file that one part writes and another reads is no source of the whole.
+        let own: BTreeSet<String> = record.files.iter().map(|f| f.name.clone()).collect();
+        record.sources.retain(|source| !own.contains(&source.name));
+        if record.created.is_none() {
+            record.created = record.runs.iter().filter_map(|part| part.start).min();
+        }
+        if record.modified.is_none() {
+            record.modified = record.runs.iter().filter_map(|part| part.end).max();
+        }
         Ok(record)
+    }
+
+    /// Returns a run and all runs that are parts of it, at any depth.
+    fn with_parts(&self, run: VertexId, roles: &Roles) -> Result<Vec<VertexId>> {
+        let mut runs = vec![run];
+        let mut known = BTreeSet::from([run]);
+        let mut done = 0;
+        while let Some(next) = runs.get(done..).filter(|next| !next.is_empty()) {
+            let found = self.ends(next, &[roles.parts], RELATED_MAX)?;
+            done = runs.len();
+            let new = found.ends.into_iter().map(|(_, id)| id);
+            runs.extend(new.filter(|id| known.insert(*id)));
+            if runs.len() > RELATED_MAX {
+                break;
+            }
+        }
+        Ok(runs)
     }
 
     /// Adds the files of the namespace below a directory; returns the ids of those that the graph knows.

@@ -145,6 +145,40 @@ fn a_page_leads_to_all_formats() {
     assert_eq!(run["@reverse"]["result"][0]["agent"][0]["name"], "ada");
 }
 
+/// The outputs of a run are those of its parts, too; a file that one part writes for another is no source.
+#[test]
+fn a_run_has_the_outputs_of_its_parts() {
+    let served = Served::start(settings());
+    let lines: Vec<String> = [
+        ("execution:step1", "belongs", "execution:flow"),
+        ("execution:step2", "belongs", "execution:flow"),
+        ("execution:step1", "read", "file:/in"),
+        ("execution:step1", "write", "file:/between"),
+        ("execution:step2", "read", "file:/between"),
+        ("execution:step2", "write", "file:/result"),
+    ]
+    .iter()
+    .flat_map(|(source, edge, destination)| {
+        [
+            json!({"op": "put_vertex", "id": source}),
+            json!({"op": "put_vertex", "id": destination}),
+            json!({"op": "put_edge", "src": source, "type": edge, "dst": destination}),
+        ]
+    })
+    .map(|line| line.to_string())
+    .collect();
+    let (status, done) = served.json("POST", "/api/v1/apply", &lines.join("\n"));
+    assert_eq!(status, 200, "{done}");
+    let (status, flow) = served.json("GET", "/records/execution:flow?format=schema-org", "");
+    assert_eq!(status, 200, "{flow}");
+    let names = |key: &str| -> Vec<&str> {
+        let all = flow[key].as_array().unwrap().iter();
+        all.map(|one| one["name"].as_str().unwrap()).collect()
+    };
+    assert_eq!(names("distribution"), ["between", "result"]);
+    assert_eq!(names("isBasedOn"), ["in"]);
+}
+
 #[test]
 fn wrong_requests_for_a_page_are_refused() {
     let served = Served::start(settings());
