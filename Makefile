@@ -57,6 +57,8 @@ test-long: setup darshan-logs origin-servers ## test many more random histories,
 	scripts/features.sh --all
 	scripts/setup.sh check-packages
 	scripts/check-packages.sh
+	# With the command of an earlier release, clients and servers of both are tried against each other.
+	[ -z "$${ESKER_OLD:-}" ] || scripts/check-releases.sh
 	cargo build --locked --release $(PROGRAMS)
 	ESKER_BIN=$(abspath $(or $(CARGO_TARGET_DIR),target))/release/esker ESKER_SEEDS=$${ESKER_SEEDS:-2000} ESKER_FJALL_SEEDS=$${ESKER_FJALL_SEEDS:-100} ESKER_KILLS=$${ESKER_KILLS:-50} ESKER_MOUNT_KILLS=$${ESKER_MOUNT_KILLS:-200} PROPTEST_CASES=4000 cargo test --locked --release
 	cargo test --locked --release -p esker-testkit --test sim -- --ignored very_many_runs

@@ -55,9 +55,9 @@ impl CallHead {
             at_least: self.at_least,
             timeout_ms: self.timeout_ms,
             typed_values: false,
-            trace: self.trace.map_or_else(Bytes::new, |trace| {
-                Bytes::copy_from_slice(&trace.to_bytes())
-            }),
+            trace: self
+                .trace
+                .map_or_else(Vec::new, |trace| trace.to_bytes().to_vec()),
         }
     }
 }
@@ -254,11 +254,7 @@ mod tests {
             at_least: 9,
             timeout_ms: 10,
             typed_values: false,
-            trace: Bytes::copy_from_slice(&{
-                let mut trace = [7; 25];
-                trace[24] = 1;
-                trace
-            }),
+            trace: [[7; 24].as_slice(), &[1]].concat(),
         };
         let head = CallHead {
             id: 7,

@@ -3117,8 +3117,8 @@ pub struct Call {
     #[prost(bool, tag = "5")]
     pub typed_values: bool,
     /// W3C trace context of the caller: 16 bytes of trace id, 8 of span id, 1 of flags; empty for none. Other lengths are ignored.
-    #[prost(bytes = "bytes", tag = "6")]
-    pub trace: ::prost::bytes::Bytes,
+    #[prost(bytes = "vec", tag = "6")]
+    pub trace: ::prost::alloc::vec::Vec<u8>,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Request {

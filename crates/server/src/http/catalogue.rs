@@ -18,9 +18,7 @@ use esker_model::{Version, VertexName};
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use std::sync::Arc;
 
-/// Number of the call `read_vertices`, as which a record is counted.
-const READ_VERTICES: usize = 4;
-/// Number of the call `find`, as which a harvest is counted.
+/// Number of the call `find`, as which records and harvests are counted: both may take long, and run on the threads for long calls.
 const FIND: usize = 26;
 /// Path of landing pages.
 const RECORDS: &str = "/records/";
@@ -140,7 +138,7 @@ async fn answer_record(
         let place = (base.as_deref(), format);
         read((service, call_state), principal.as_ref(), &name, place)
     };
-    let done = service.work(READ_VERTICES, work).await;
+    let done = service.work(FIND, work).await;
     let (text, links) = done
         .map_err(|e| failed(&e))?
         .map_err(|e: ApiError| e.response())?;
