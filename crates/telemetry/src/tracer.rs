@@ -3,7 +3,7 @@
 use crate::limit::TraceLimit;
 use opentelemetry::KeyValue;
 use opentelemetry::trace::TracerProvider as _;
-use opentelemetry_otlp::{SpanExporter, WithExportConfig as _};
+use opentelemetry_otlp::{RetryPolicy, SpanExporter, WithExportConfig as _, WithTonicConfig as _};
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::error::OTelSdkResult;
 use opentelemetry_sdk::trace::{
@@ -104,6 +104,8 @@ pub fn start(options: &Options) -> Result<(), String> {
             .with_tonic()
             .with_endpoint(&options.endpoint)
             .with_timeout(SEND_MAX)
+            // The next batch is the next attempt; retries would delay the end of a command.
+            .with_retry_policy(RetryPolicy::disabled())
             .build()
             .map_err(|e| e.to_string())?
     };
