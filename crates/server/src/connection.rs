@@ -71,8 +71,8 @@ impl Service<http::Request<Incoming>> for ConnectionRoutes {
 
     fn call(&mut self, mut request: http::Request<Incoming>) -> Self::Future {
         let requester = Requester::of(&self.access, &self.caller, &request);
-        let bound = match self.access.admit_request(&requester, &request) {
-            Ok(bound) => bound,
+        let admitted = match self.access.admit_request(&requester, &request) {
+            Ok(admitted) => admitted,
             Err(mut response) => {
                 // HTTP/2 rejects an answer to HEAD that has a body.
                 if request.method() == http::Method::HEAD {
@@ -85,7 +85,8 @@ impl Service<http::Request<Incoming>> for ConnectionRoutes {
         let client = requester.client(&self.access);
         let span = self.span_of(&request);
         request.extensions_mut().insert(requester);
-        request.extensions_mut().insert(bound);
+        request.extensions_mut().insert(admitted.bound());
+        request.extensions_mut().insert(admitted);
         let answering = CLIENT.scope(client, self.routes.call(request));
         let answering = esker_telemetry::scope(span.clone(), answering);
         Box::pin(async move {

@@ -121,8 +121,9 @@ impl Unary {
         let requester = requester.ok_or_else(|| Status::internal("the caller is not known"))?;
         let what = CALLS.get(number).map_or("unknown", |call| call.name);
         let admitted = self.0.access.admit(&requester, needs, what);
-        let bound = admitted.map_err(|denied| denied.status())?;
-        let request = bound
+        let admitted = admitted.map_err(|denied| denied.status())?;
+        let request = admitted
+            .bound()
             .bind(request, what)
             .map_err(Status::permission_denied)?;
         let call_state = CallState::new(options.deadline, Arc::clone(&self.0.cut));

@@ -1,6 +1,6 @@
 //! The client at the other end of a connection.
 
-use super::{Access, ClientIdentity, ClientRights};
+use super::{Access, ClientIdentity, ClientRights, Proof};
 use crate::http::{Bound, Session};
 use crate::settings::Loopback;
 use axum::body::Body;
@@ -215,7 +215,7 @@ impl Caller {
     ) -> Result<ClientRights, Refused> {
         // A client that can read the host key could serve the database.
         if is_host {
-            return Ok(ClientRights::ALL);
+            return Ok(ClientRights::all(Proof::Server));
         }
         let granted = access.rights.of_key(key.key_data(), self.address())?;
         Ok(granted.into())
@@ -326,7 +326,7 @@ impl Requester {
     /// Returns the sender's present rights.
     pub(super) fn allowed(&self, access: &Access) -> Result<ClientRights, Denied> {
         if self.owner(access).is_some() {
-            return Ok(ClientRights::ALL);
+            return Ok(ClientRights::all(Proof::Process));
         }
         if let Some(token) = &self.token {
             return self.allowed_by_token(access, token);
@@ -381,10 +381,14 @@ impl Requester {
         }
         match access.role_of(&session.identity, self.caller.address()) {
             Ok(granted) => match session.role.lesser(granted.role) {
-                Some(role) => {
-                    let user = granted.user;
-                    Ok(Some((session, ClientRights { role, user })))
-                }
+                Some(role) => Ok(Some((
+                    session,
+                    ClientRights {
+                        role,
+                        proof: Proof::Session,
+                        ..granted.into()
+                    },
+                ))),
                 None => Err(Denied::forbidden(
                     "role",
                     format!(
@@ -408,22 +412,18 @@ impl Requester {
         }
     }
 
-    /// Returns a description of the sender, its role, and the kind of its authentication.
-    pub(crate) fn authentication(
-        &self,
-        access: &Access,
-    ) -> Result<(String, Role, &'static str), Denied> {
-        let role = self.allowed(access)?.role;
-        if let Some(user) = self.owner(access) {
-            return Ok((format!("user {user}"), role, "process"));
-        }
-        if self.token.is_some() {
-            return Ok((self.description(), role, "token"));
-        }
-        if let Ok(Some((session, _))) = self.session(access) {
-            return Ok((session.who, role, "session"));
-        }
-        Ok((self.description(), role, "key"))
+    /// Returns a description of the sender and its rights.
+    pub(crate) fn authentication(&self, access: &Access) -> Result<(String, ClientRights), Denied> {
+        let rights = self.allowed(access)?;
+        let who = match (rights.proof, self.owner(access)) {
+            (Proof::Process, Some(user)) => format!("user {user}"),
+            (Proof::Session, _) => match self.session(access)? {
+                Some((session, _)) => session.who,
+                None => self.description(),
+            },
+            _ => self.description(),
+        };
+        Ok((who, rights))
     }
 
     /// Returns a description, role and identity of a sender that is authenticated by a user, a key or a token. A session does not
@@ -432,21 +432,21 @@ impl Requester {
         &self,
         access: &Access,
     ) -> Result<(String, Role, ClientIdentity), Denied> {
-        let (who, role, how) = self.authentication(access)?;
+        let (who, ClientRights { role, proof, .. }) = self.authentication(access)?;
         let proven = || {
             self.caller
                 .proven()
                 .as_ref()
                 .map(|p| p.key.key_data().clone())
         };
-        let identity = match (how, self.caller.user(), &self.token) {
-            ("process", Some(user), _) => Some(ClientIdentity::User(user)),
-            ("token", _, Some(shown)) => {
+        let identity = match (proof, self.caller.user(), &self.token) {
+            (Proof::Process, Some(user), _) => Some(ClientIdentity::User(user)),
+            (Proof::Token, _, Some(shown)) => {
                 let name = access.rights.of_token(shown).map(|(_, name)| name);
                 let hash = token::hash_of(shown);
                 name.ok().map(|name| ClientIdentity::Token { hash, name })
             }
-            ("key", ..) => proven().map(ClientIdentity::Key),
+            (Proof::Key | Proof::Server, ..) => proven().map(ClientIdentity::Key),
             _ => None,
         };
         match identity {
@@ -469,7 +469,10 @@ impl Requester {
             ));
         }
         match access.rights.of_token(token) {
-            Ok((granted, _)) => Ok(granted.into()),
+            Ok((granted, _)) => Ok(ClientRights {
+                proof: Proof::Token,
+                ..granted.into()
+            }),
             Err(refused) => Err({
                 self.caller.slot.failed();
                 Denied::unauthenticated(

@@ -114,8 +114,8 @@ impl Access {
         looked.err()
     }
 
-    /// Authorizes a request and returns the user to whom its answer is limited, or the response that refuses it because it is not listed
-    /// or its sender lacks the role. Does not read the body.
+    /// Authorizes a request, or returns the response that refuses it because it is not listed or its sender lacks the role. Does not read
+    /// the body.
     #[expect(
         clippy::result_large_err,
         reason = "the refusal is the response that is sent"
@@ -124,7 +124,7 @@ impl Access {
         &self,
         requester: &Requester,
         request: &Request<B>,
-    ) -> std::result::Result<BoundUser, Response<Body>> {
+    ) -> std::result::Result<Admitted, Response<Body>> {
         if let Some(words) = requester.caller.slot().refusal() {
             return Err(full(request, words));
         }
@@ -136,11 +136,13 @@ impl Access {
             RouteLookup::OtherMethods(_) | RouteLookup::Nothing => READ,
         };
         Err(match (self.admit(requester, needs, path), found) {
-            (Ok(BoundUser(Some(user))), RouteLookup::Listed(entry)) if !entry.per_user => {
-                let denied = Denied::forbidden("bound", BoundUser::refusal(&user, path));
-                self.refused(requester, denied, path).response(request)
-            }
-            (Ok(bound), RouteLookup::Listed(_)) => return Ok(bound),
+            (Ok(admitted), RouteLookup::Listed(entry)) => match admitted.bound().0 {
+                Some(user) if !entry.per_user => {
+                    let denied = Denied::forbidden("bound", BoundUser::refusal(&user, path));
+                    self.refused(requester, denied, path).response(request)
+                }
+                _ => return Ok(admitted),
+            },
             (Ok(_), RouteLookup::OtherMethods(allow)) => crate::http::wrong_method(request, &allow),
             (Ok(_), RouteLookup::Nothing) => crate::http::unknown_path(request),
             (Err(denied), _) => denied.response(request),
@@ -209,7 +211,7 @@ impl Access {
             let role = granted.role.lesser(session.role)?;
             Some(ClientRights {
                 role,
-                user: granted.user,
+                ..ClientRights::from(granted)
             })
         })
     }
@@ -240,23 +242,23 @@ impl Access {
             })
     }
 
-    /// Authorizes a request and returns the user to whom its answer is limited, or the reason for refusing it. Refusals are counted and
-    /// logged.
+    /// Authorizes a request, or returns the reason for refusing it. Refusals are counted and logged.
     pub(crate) fn admit(
         &self,
         requester: &Requester,
         needs: Needs,
         what: &str,
-    ) -> std::result::Result<BoundUser, Denied> {
-        let free = BoundUser::default();
+    ) -> std::result::Result<Admitted, Denied> {
         let role = match needs {
             Needs::Nothing => {
                 requester.caller.slot().admit_public();
-                return Ok(free);
+                return Ok(Admitted::default());
             }
             Needs::Role(role) => role,
             Needs::Server if requester.is_server(self) => {
-                return self.mark_authenticated(requester, what).map(|()| free);
+                return self
+                    .mark_authenticated(requester, what)
+                    .map(|()| ClientRights::all(Proof::Server).into());
             }
             Needs::Server => {
                 let denied = Denied::forbidden(
@@ -269,7 +271,7 @@ impl Access {
         match requester.allowed(self) {
             Ok(has) if has.role.may(role) => self
                 .mark_authenticated(requester, what)
-                .map(|()| BoundUser(has.user)),
+                .map(|()| has.into()),
             Ok(ClientRights { role: has, .. }) => {
                 let who = requester.description();
                 let denied = Denied::forbidden(
@@ -327,20 +329,55 @@ fn full<B>(request: &Request<B>, words: &str) -> Response<Body> {
     }
 }
 
-/// Rights of a client: its role and the user to whom its answers are limited.
+/// How a client was authenticated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Proof {
+    /// The kernel named the user of the client's process.
+    Process,
+    /// The client proved an SSH key.
+    Key,
+    /// The request had a token.
+    Token,
+    /// The request had the cookie of a session.
+    Session,
+    /// The client proved the host key of the cluster's servers.
+    Server,
+}
+
+impl Proof {
+    /// Name in answers and logs.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Process => "process",
+            Self::Key => "key",
+            Self::Token => "token",
+            Self::Session => "session",
+            Self::Server => "server",
+        }
+    }
+}
+
+/// Rights of a client: its role, the user to whom its answers are limited, and the proof of both.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ClientRights {
     pub(crate) role: Role,
     /// User to whom answers are limited; `None` if the client may ask on behalf of any user.
     pub(crate) user: Option<Principal>,
+    /// Login name of the client's user, if it is known.
+    pub(crate) name: Option<Arc<str>>,
+    pub(crate) proof: Proof,
 }
 
 impl ClientRights {
     /// Full rights, without a limit to one user.
-    const ALL: Self = Self {
-        role: Role::Admin,
-        user: None,
-    };
+    pub(crate) const fn all(proof: Proof) -> Self {
+        Self {
+            role: Role::Admin,
+            user: None,
+            name: None,
+            proof,
+        }
+    }
 }
 
 impl From<Granted> for ClientRights {
@@ -348,7 +385,31 @@ impl From<Granted> for ClientRights {
         Self {
             role: granted.role,
             user: granted.user,
+            name: None,
+            proof: Proof::Key,
         }
+    }
+}
+
+/// An authorized request: the rights of its sender; `None` for a request that everybody may make.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Admitted(Option<Arc<ClientRights>>);
+
+impl Admitted {
+    /// Rights of the sender, if the request needs any.
+    pub(crate) fn rights(&self) -> Option<&ClientRights> {
+        self.0.as_deref()
+    }
+
+    /// The user to whom the answer is limited.
+    pub(crate) fn bound(&self) -> BoundUser {
+        BoundUser(self.rights().and_then(|rights| rights.user.clone()))
+    }
+}
+
+impl From<ClientRights> for Admitted {
+    fn from(rights: ClientRights) -> Self {
+        Self(Some(Arc::new(rights)))
     }
 }
 

@@ -9,7 +9,7 @@
 //! ends with the server, with the maker's rights, or after some hours; and it cannot make tickets.
 
 use super::super::{failure, json_response};
-use crate::access::{ClientIdentity, ClientRights, Requester};
+use crate::access::{ClientIdentity, ClientRights, Proof, Requester};
 use crate::service::Service;
 use axum::body::Body;
 use axum::extract::{Path, State};
@@ -336,7 +336,7 @@ impl Sessions {
         all.sort_by_key(|s| s.began);
         let listed = |s: Session| {
             let (role, user) = match allowed(&s) {
-                Some(ClientRights { role, user }) => (role.name().to_owned(), user),
+                Some(ClientRights { role, user, .. }) => (role.name().to_owned(), user),
                 None => (String::new(), None),
             };
             RightsEntry {
@@ -381,7 +381,7 @@ fn role_name(role: Role) -> &'static str {
 }
 
 /// Description of the user and the server for pages.
-fn about(service: &Service, who: &str, role: Role, how: &str) -> Json {
+fn about(service: &Service, who: &str, rights: &ClientRights) -> Json {
     let kind = if service.cluster.is_some() {
         "cluster"
     } else {
@@ -389,8 +389,10 @@ fn about(service: &Service, who: &str, role: Role, how: &str) -> Json {
     };
     json!({
         "who": who,
-        "role": role_name(role),
-        "how": how,
+        "role": role_name(rights.role),
+        "how": rights.proof.name(),
+        "user": rights.user.as_ref().map(ToString::to_string),
+        "name": rights.name.as_deref(),
         "server": {
             "version": env!("CARGO_PKG_VERSION"),
             "target": service.access.folder().display().to_string(),
@@ -409,8 +411,8 @@ pub(in super::super) async fn current(
         return failure(StatusCode::UNAUTHORIZED, "the caller is not known", None);
     };
     match requester.authentication(&service.access) {
-        Ok((who, role, how)) => {
-            let mut about = about(&service, &who, role, how);
+        Ok((who, rights)) => {
+            let mut about = about(&service, &who, &rights);
             // A client that comes through a tunnel knows the server by another name.
             let called = request.headers().get(TARGET).and_then(|t| t.to_str().ok());
             if let Some(target) = called {
@@ -489,7 +491,20 @@ pub(in super::super) async fn enter(
         Err(TicketError::Failed(why)) => failure(StatusCode::SERVICE_UNAVAILABLE, &why, None),
         Ok((cookie, session)) => {
             tracing::info!(who = %session.who, role = %session.role, bound = %session.bound, id = session.id, "a session of the console begins");
-            let about = about(&service, &session.who, session.role, "session");
+            let rights = ClientRights {
+                role: session.role,
+                ..match access.role_of(&session.identity, caller.address()) {
+                    Ok(granted) => granted.into(),
+                    Err(refused) => {
+                        return failure(StatusCode::FORBIDDEN, &refused.client_message(), None);
+                    }
+                }
+            };
+            let rights = ClientRights {
+                proof: Proof::Session,
+                ..rights
+            };
+            let about = about(&service, &session.who, &rights);
             let mut response = json_response(about.to_string());
             let age = session.until.saturating_duration_since(session.began);
             let value = set_cookie(&cookie, age.as_secs(), caller.encrypted());
