@@ -1,5 +1,6 @@
 """Tests of recorded runs of Python programs."""
 
+import asyncio
 import subprocess
 import sys
 import warnings
@@ -73,6 +74,78 @@ def test_each_call_of_a_function_is_a_run(db, workdir):
 
     assert [step(1), step(2)] == [2, 3]
     assert len(db.vertices("Execution", where="name = 'step'")) == 2
+
+
+def outputs_of(db, run):
+    return sorted(Path(path).name for path in db.scan(run, types=["write"])["destination"])
+
+
+def test_the_run_of_a_generator_lasts_until_it_ends(db, workdir):
+    @esker.run("items", db=db, observe=True)
+    def items(n, fails=False):
+        for i in range(n):
+            write(f"made-{i}")
+            sent = yield i
+            if sent:
+                yield sent
+        if fails:
+            raise ValueError("no more")
+        return "end"
+
+    def whole():
+        return (yield from items(2))
+
+    def runs():
+        return db.vertices("Execution", where="name = 'items'")["id"]
+
+    first = items(3)
+    assert next(first) == 0
+    write("of-the-consumer")
+    with esker.run("consumer", db=db) as consumer:
+        assert first.send("sent") == "sent"
+    assert runs() == []
+    assert list(first) == [1, 2]
+    (run,) = runs()
+    assert db.edge(consumer.id, "belongs", run) is None
+    assert outputs_of(db, run) == ["made-0", "made-1", "made-2"]
+    generator = whole()
+    with pytest.raises(StopIteration) as ended:
+        while True:
+            next(generator)
+    assert ended.value.value == "end"
+    stopped = items(9)
+    next(stopped)
+    stopped.close()
+    with pytest.raises(ValueError, match="no more"):
+        list(items(1, fails=True))
+    assert sorted(db[run]["exit"] for run in runs()) == [0, 0, 0, 1]
+
+
+def test_the_run_of_an_asynchronous_generator_lasts_until_it_ends(db, workdir):
+    @esker.run("items", db=db, observe=True)
+    async def items(n):
+        for i in range(n):
+            await asyncio.sleep(0)
+            write(f"made-{i}")
+            yield i
+
+    async def consume():
+        taken = []
+        async for item in items(2):
+            with esker.run("consumer", db=db) as consumer:
+                await asyncio.sleep(0)
+            write("of-the-consumer")
+            taken.append((item, consumer.id))
+        stopped = items(9)
+        await anext(stopped)
+        await stopped.aclose()
+        return taken
+
+    taken = asyncio.run(consume())
+    assert [item for item, _ in taken] == [0, 1]
+    runs = db.vertices("Execution", where="name = 'items'")["id"]
+    assert sorted(outputs_of(db, run) for run in runs) == [["made-0"], ["made-0", "made-1"]]
+    assert all(db.edge(consumer, "belongs", run) is None for _, consumer in taken for run in runs)
 
 
 def test_a_run_within_a_run_belongs_to_it(db, workdir):

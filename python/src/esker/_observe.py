@@ -113,6 +113,7 @@ class Observer:
         self.ended = False
         self.left_out = 0
         self.unassigned = 0
+        self.thread = threading.get_ident()
         self._declared_inputs, self._declared_outputs = declared
         self._recording = recording
         self._ignored = _Ignored(ignore)
@@ -276,14 +277,21 @@ class Observer:
 def current() -> Observer | None:
     """Returns the observer of the innermost observed run of this context.
 
-    A thread that was started in a run has no context of it. If exactly one run observes, the thread's files are of that run.
+    A thread that was started in a run has no context of it. If exactly one run of other threads observes, the thread's files are of
+    that run.
     """
     own = observing.get()
     while own and own.ended:
         own = own.outer
     if own is not None:
         return own or None
-    return _active[0] if len(_active) == 1 else None
+    elsewhere = _of_other_threads()
+    return elsewhere[0] if len(elsewhere) == 1 else None
+
+
+def _of_other_threads() -> list[Observer]:
+    """Returns the observers that began in other threads. Code outside of a run in the same thread is the consumer of a generator."""
+    return [observer for observer in _active if observer.thread != threading.get_ident()]
 
 
 def _observe(path: Any, event: Callable[[Observer], None]) -> None:
@@ -294,7 +302,7 @@ def _observe(path: Any, event: Callable[[Observer], None]) -> None:
             observer._settle()
             event(observer)
         elif observing.get() is None:
-            for one in _active:
+            for one in _of_other_threads():
                 if one.absolute(path, False) is not None:
                     one.unassigned += 1
 

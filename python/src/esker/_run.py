@@ -7,8 +7,9 @@ import inspect
 import os
 import sys
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from contextvars import ContextVar, Token
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
+from contextlib import aclosing
+from contextvars import ContextVar, Token, copy_context
 from types import TracebackType
 from typing import Any, Literal, TypeVar
 
@@ -17,6 +18,7 @@ from ._arguments import settings_of, signature_of
 from ._database import Database
 from ._esker import Recording
 from ._observe import Observer, observing
+from ._stepped import stepped, stepped_async
 from .errors import InvalidError
 
 __all__ = ["Run", "run"]
@@ -173,7 +175,7 @@ class Run:
             self._active().note([], [("trace_unassigned", str(observer.unassigned))])
 
     def __call__(self, function: F) -> F:
-        """Decorates a function: each call is a run of its own."""
+        """Decorates a function: each call is a run of its own. The run of a generator lasts until the generator ends."""
         signature = signature_of(function) if self._arguments else None
 
         def run_of(args: tuple[Any, ...], named: dict[str, Any]) -> Run:
@@ -198,6 +200,32 @@ class Run:
 
             return awaited  # type: ignore[return-value]
 
+        if inspect.isgeneratorfunction(function):
+
+            @functools.wraps(function)
+            def generated(*args: Any, **named: Any) -> Any:
+                def body() -> Generator[Any, Any, Any]:
+                    with run_of(args, named):
+                        return (yield from function(*args, **named))
+
+                return stepped(body(), copy_context())
+
+            return generated  # type: ignore[return-value]
+
+        if inspect.isasyncgenfunction(function):
+
+            @functools.wraps(function)
+            def generated_async(*args: Any, **named: Any) -> Any:
+                async def body() -> AsyncGenerator[Any, None]:
+                    with run_of(args, named):
+                        async with aclosing(function(*args, **named)) as items:
+                            async for item in items:
+                                yield item
+
+                return stepped_async(body(), copy_context())
+
+            return generated_async  # type: ignore[return-value]
+
         @functools.wraps(function)
         def recorded(*args: Any, **named: Any) -> Any:
             with run_of(args, named):
@@ -212,7 +240,8 @@ class Run:
 
 def _outcome(kind: type[BaseException] | None, error: BaseException | None) -> tuple[int | None, str | None]:
     """Returns the exit code, and the reason of a failure."""
-    if kind is None:
+    # A consumer that takes no more items closes the generator, which is no failure.
+    if kind is None or kind is GeneratorExit:
         return 0, None
     if isinstance(error, SystemExit):
         code = error.code
