@@ -14,7 +14,7 @@ use std::fmt::Write;
 /// Options of the tree.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct TreeStyle {
-    /// Width in columns; longer lines are cut, names first and in the middle. `None` cuts nothing.
+    /// Width in columns; notes of longer lines continue on the next line, and names are cut in the middle. `None` does neither.
     pub width: Option<usize>,
     /// Whether to draw with `|`, `+` and `-` for terminals and files without Unicode.
     pub ascii: bool,
@@ -147,10 +147,17 @@ impl Tree<'_> {
             open.truncate(item.depth);
             let (kids, again) = self.children(&item);
             let lead = self.lead(&open, Some(item.last));
-            self.node_line(&item, &lead, again);
             open.push(!item.last && item.depth > 0);
+            let mut under = self.lead(&open, None);
+            let has_lines_below = !again && !kids.is_empty();
+            under.push_str(if has_lines_below {
+                self.glyphs.bar
+            } else {
+                self.glyphs.blank
+            });
+            self.node_line(&item, &lead, &under, again);
             if !again {
-                self.attribute_lines(&item, &open, !kids.is_empty());
+                self.attribute_lines(&item, &under);
             }
             let count = kids.len();
             for (i, child) in kids.into_iter().enumerate().rev() {
@@ -238,7 +245,8 @@ impl Tree<'_> {
         lead
     }
 
-    fn node_line(&mut self, item: &Item, lead: &str, again: bool) {
+    /// Writes a node after `lead`, and notes that do not fit after `under`.
+    fn node_line(&mut self, item: &Item, lead: &str, under: &str, again: bool) {
         let found = self.found;
         let Some(node) = found.node(item.child.node) else {
             return;
@@ -280,12 +288,7 @@ impl Tree<'_> {
         if again {
             notes.push(self.glyphs.above.to_owned());
         }
-        let notes = notes.iter().fold(String::new(), |mut all, n| {
-            all.push_str("  ");
-            all.push_str(n);
-            all
-        });
-        self.line(lead, &name, &notes);
+        self.wrapped(lead, under, &name, &notes);
     }
 
     /// Returns a text attribute of a vertex.
@@ -340,7 +343,7 @@ impl Tree<'_> {
         notes
     }
 
-    fn attribute_lines(&mut self, item: &Item, open: &[bool], more: bool) {
+    fn attribute_lines(&mut self, item: &Item, lead: &str) {
         let found = self.found;
         let Some(node) = found.node(item.child.node).filter(|n| n.execution) else {
             return;
@@ -348,14 +351,8 @@ impl Tree<'_> {
         let Some(vertex) = found.vertex(node.vertex).and_then(|v| v.vertex.as_ref()) else {
             return;
         };
-        let mut lead = self.lead(open, None);
-        lead.push_str(if more {
-            self.glyphs.bar
-        } else {
-            self.glyphs.blank
-        });
-        self.program_lines(node.vertex, &lead);
-        self.enclosing_lines(node.vertex, &lead);
+        self.program_lines(node.vertex, lead);
+        self.enclosing_lines(node.vertex, lead);
         if !self.style.attributes {
             return;
         }
@@ -371,7 +368,7 @@ impl Tree<'_> {
                 Value::String(s) => text.push_str(&printable(s)),
                 value => write_json_value(&mut text, value),
             }
-            self.line(&lead, "", &text);
+            self.line(lead, "", &text);
         }
     }
 
@@ -411,10 +408,11 @@ impl Tree<'_> {
                     .iter()
                     .any(|name| self.text(whole, name).is_some());
                 if recorded && !self.described.contains(&whole) {
-                    let notes = self.execution_notes(whole).join("  ");
+                    let notes = self.execution_notes(whole);
                     let name = format!("in {}", self.name(whole));
-                    self.line(lead, &name, &format!("  {notes}"));
-                    self.program_lines(whole, &format!("{lead}   "));
+                    let under = format!("{lead}   ");
+                    self.wrapped(lead, &under, &name, &notes);
+                    self.program_lines(whole, &under);
                     stack.push(whole);
                 }
             }
@@ -503,6 +501,31 @@ impl Tree<'_> {
             .vertex(vertex)
             .map(|v| printable(&v.name(self.schema)))
             .unwrap_or_default()
+    }
+
+    /// Writes a name and its notes. Notes that do not fit into the width continue on lines after `under`.
+    fn wrapped(&mut self, lead: &str, under: &str, name: &str, notes: &[String]) {
+        let chars = |s: &str| s.chars().count();
+        let room = self.style.width.unwrap_or(usize::MAX);
+        let (mut name, mut line, mut used) = (name, String::new(), chars(lead) + chars(name));
+        let mut lead = lead;
+        for note in notes {
+            let more = chars(note) + 2;
+            // A line has at least one note, or the name.
+            if used + more > room && !(name.is_empty() && line.is_empty()) {
+                self.line(lead, name, &line);
+                (name, lead) = ("", under);
+                line.clear();
+                used = chars(lead);
+            }
+            if !(name.is_empty() && line.is_empty()) {
+                line.push_str("  ");
+                used += 2;
+            }
+            line.push_str(note);
+            used += chars(note);
+        }
+        self.line(lead, name, &line);
     }
 
     /// Writes a line. If it is too long, the middle of the name is cut before the end of the notes.

@@ -23,6 +23,11 @@ pub fn version(version: Version) -> String {
     version_in(ZONE.get(), version)
 }
 
+/// Formats the time of a version, without the number that tells versions of one millisecond apart.
+pub fn version_time(version: Version) -> String {
+    version_in(ZONE.get(), Version::new(version.millis(), 0))
+}
+
 /// Offset from UTC at a time; `None` in UTC, where the time is written with `Z`.
 fn offset(zone: Option<&TimeZone>, time: Timestamp) -> Option<Offset> {
     let offset = zone?.to_offset(time);

@@ -127,11 +127,16 @@ fn print(
 ) -> anyhow::Result<()> {
     match format {
         GraphFormat::Table => {
+            let width = context.style.width();
             let style = TreeStyle {
-                width: context.style.width(),
+                width,
                 times: TimeFormat {
                     time: zone::time,
-                    version: zone::version,
+                    version: if width.is_some() {
+                        zone::version_time
+                    } else {
+                        zone::version
+                    },
                 },
                 ..TreeStyle::default()
             };

@@ -173,18 +173,28 @@ fn a_tree() {
     );
     expect![[r#"
         file:/lab/C  version 1970-01-01T00:00:25.000Z
-        `- written by job:2  1970-01-01T00:00:18Z to ...
+        `- written by job:2
+           |  1970-01-01T00:00:18Z to 1970-01-01T00:0...
+           |  run by user:alice  exe executable:/bin/app
+           |  8.0 KiB
            |  $ ./app_readAB_writeC
            |  end: "1970-01-01T00:00:30Z"
            |  nprocs: 4
            |  start: "1970-01-01T00:00:18Z"
-           |- read file:/lab/A  (deleted)  version 19...
-           |  `- written by job:1  1970-01-01T00:00:0...
+           |- read file:/lab/A  (deleted)
+           |  |  version 1970-01-01T00:00:11.000Z
+           |  |  4.0 KiB
+           |  `- written by job:1
+           |        1970-01-01T00:00:05Z to 1970-01-0...
+           |        4.0 KiB
            |        $ ./app_write -n 4
            |        end: "1970-01-01T00:00:15Z"
            |        start: "1970-01-01T00:00:05Z"
-           `- read file:/lab/B  version 1970-01-01T00...
-              `- written by job:1  1970-01-01T00:00:0...
+           `- read file:/lab/B
+              |  version 1970-01-01T00:00:12.000Z  100 B
+              `- written by job:1
+                    1970-01-01T00:00:05Z to 1970-01-0...
+                    100 B
                     $ ./app_write -n 4
                     end: "1970-01-01T00:00:15Z"
                     start: "1970-01-01T00:00:05Z"
