@@ -40,7 +40,7 @@ impl KeySink for Draft {
 /// Longest lease on files: a change to a file waits until the leases on it end.
 pub const LEASE_MAX: Duration = Duration::from_mins(1);
 
-pub(crate) const KEYS: [Key<Draft>; 38] = [
+pub(crate) const KEYS: [Key<Draft>; 39] = [
     Key {
         path: "listen",
         expected: "\"HOST:PORT\"",
@@ -122,6 +122,17 @@ pub(crate) const KEYS: [Key<Draft>; 38] = [
                 "refuse" => true,
                 _ => return None,
             };
+            Some(())
+        },
+    },
+    Key {
+        path: "access.conceal_counts",
+        expected: "true or false",
+        set: |d, v| {
+            let DeValue::Boolean(conceal) = v else {
+                return None;
+            };
+            d.settings.access.conceal_counts = *conceal;
             Some(())
         },
     },

@@ -111,6 +111,8 @@ pub struct AccessSettings {
     pub loopback: Loopback,
     /// Whether a database is refused if other users could replace its folder; else the server warns.
     pub strict_modes: bool,
+    /// Whether a picture of a lineage does not tell how many of its vertices the principal cannot see.
+    pub conceal_counts: bool,
 }
 
 /// Connections on which a process has the admin role because its user owns the database, runs the server, or is root.

@@ -1346,7 +1346,7 @@ export interface components {
                 vertices_left: number;
                 reason: string;
             }[];
-            /** @description always 0: what the caller may not see is not included */
+            /** @description number of vertices of the picture that the caller may not see; 0 with access.conceal_counts */
             left_out: number;
             /** @description times of changes, oldest first */
             versions: {

@@ -78,7 +78,7 @@ pub struct Picture {
     pub lines: Vec<Line>,
     /// Traversals that stopped before they found everything requested.
     pub stopped: Vec<StoppedAt>,
-    /// Always 0: vertices that the principal may not see are omitted. Pages of earlier releases read this field.
+    /// Number of vertices that would be in the picture if the principal could see them ([`count_hidden`]); 0 if the host tells no numbers.
     pub left_out: u64,
     /// Times of changes in the picture, oldest first.
     pub versions: Vec<Tick>,
@@ -243,6 +243,24 @@ pub fn picture(
         layout_micros,
         micros: micros(begun),
     })
+}
+
+/// Returns the number of vertices of a picture that a principal cannot see: `all` is the whole graph, `visible` the principal's view.
+///
+/// # Errors
+/// As [`picture`].
+pub fn count_hidden(
+    all: &dyn GraphRead,
+    visible: &dyn GraphRead,
+    request: &PictureRequest,
+    cancel: &dyn Cancel,
+) -> Result<u64> {
+    let schema = all.schema()?;
+    let selection = selection::select(all, &schema, request, cancel)?;
+    let stored = all.read_vertices(&selection.order, request.as_of)?;
+    let stored: Vec<VertexId> = stored.into_iter().flatten().map(|v| v.id).collect();
+    let seen = visible.read_vertices(&stored, request.as_of)?;
+    Ok(seen.iter().filter(|vertex| vertex.is_none()).count() as u64)
 }
 
 fn micros(since: Instant) -> u64 {

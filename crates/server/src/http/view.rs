@@ -4,7 +4,7 @@ use super::ApiError;
 use super::api::{Answer, ApiRequest, missing};
 use super::query::unknown_value;
 use esker::lineage::LineageOptions;
-use esker_console::lineage::{OPEN_MAX, OpenSides, PictureRequest, picture};
+use esker_console::lineage::{OPEN_MAX, OpenSides, PictureRequest, count_hidden, picture};
 use esker_console::ro_crate;
 use esker_model::{Error, Schema, VertexName, VertexRef};
 use std::collections::{BTreeMap, BTreeSet};
@@ -28,7 +28,14 @@ pub(super) fn lineage(request: &ApiRequest<'_>) -> Answer {
             .map(str::to_owned)
             .collect::<BTreeSet<_>>(),
     };
-    match picture(&*graph, &ask, request.call_state) {
+    let drawn = picture(&*graph, &ask, request.call_state).and_then(|mut picture| {
+        if request.is_limited() && !request.service.settings.access.conceal_counts {
+            let all = request.service.graph_as(None);
+            picture.left_out = count_hidden(&*all, &*graph, &ask, request.call_state)?;
+        }
+        Ok(picture)
+    });
+    match drawn {
         Ok(picture) => serde_json::to_string(&picture)
             .map_err(|e| ApiError::Engine(Error::Invalid(e.to_string()))),
         Err(Error::NoVertex { .. }) => Err(missing(&name, &request.query)),

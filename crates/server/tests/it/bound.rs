@@ -5,6 +5,7 @@ use crate::common::{Served, filled, http_by_token, settings};
 use esker_access::token::TokenRights;
 use esker_access::{Role, grants};
 use esker_model::graph_read::{GraphCall, GraphCallAs};
+use esker_model::namespace::{Change, NamePath, Namespace as _, NewFile};
 use esker_model::object::Principal;
 use esker_model::wire::encode;
 use esker_rpc::proto;
@@ -85,6 +86,52 @@ fn another_user_is_refused_and_so_is_what_is_nobody_s_alone() {
     assert!(head.contains("esker_session"), "{head}");
     let sessions = served.json("GET", "/api/v1/sessions", "").1;
     assert_eq!(sessions["sessions"][0]["user"], "1001:100,7", "{sessions}");
+}
+
+/// A drawn lineage tells how many of its vertices are hidden, unless a setting forbids that, and never which.
+#[test]
+fn a_drawn_lineage_counts_hidden_vertices() {
+    for (conceal_counts, expected) in [(false, 2), (true, 0)] {
+        let access = AccessSettings {
+            conceal_counts,
+            ..AccessSettings::default()
+        };
+        let served = Served::start(Settings {
+            access,
+            ..settings()
+        });
+        let database = served.open();
+        for (path, mode) in [("/open", 0o644), ("/secret", 0o600), ("/hidden", 0o640)] {
+            let make = NewFile::new(0o10_0000 | mode, 5, 5);
+            let create = Change::Create(NamePath::parse(path.as_bytes()).unwrap(), make);
+            database.change(None, &[create]).unwrap().remove(0).unwrap();
+        }
+        let edge = |(edge_type, path)| {
+            format!(r#"{{"op":"put_edge","src":"job:1","type":"{edge_type}","dst":"file:{path}"}}"#)
+        };
+        let edges = [("read", "/secret"), ("read", "/hidden"), ("write", "/open")].map(edge);
+        let body = [
+            vec![r#"{"op":"ensure_vertex","id":"job:1"}"#.into()],
+            edges.to_vec(),
+        ]
+        .concat()
+        .join("\n");
+        let (status, _, answer) = served.http("POST", "/api/v1/apply", &body);
+        assert_eq!(status, 200, "{answer}");
+        let path = "/api/v1/view/lineage?id=file:/open";
+        let request = ("GET", path, "");
+        let (status, _, body) = http_by_token(served.server.address(), request, &token(&served));
+        assert_eq!(status, 200, "{body}");
+        assert!(
+            !body.contains("secret") && !body.contains("hidden"),
+            "{body}"
+        );
+        let picture: Json = serde_json::from_str(&body).unwrap();
+        assert_eq!(picture["left_out"], expected, "{body}");
+        assert_eq!(picture["boxes"].as_array().unwrap().len(), 2, "{body}");
+        let (_, of_owner) = served.json("GET", path, "");
+        assert_eq!(of_owner["left_out"], 0, "{of_owner}");
+    }
 }
 
 #[test]

@@ -74,7 +74,7 @@ pub(super) fn schemas() -> [(&'static str, Json); 2] {
                     "focus": text(), "as_of": maybe(), "width": number(), "height": number(),
                     "boxes": array(shown), "lines": array(line),
                     "stopped": said(array(stopped), "where the traversal stopped early"),
-                    "left_out": said(integer(), "always 0: what the caller may not see is not included"),
+                    "left_out": said(integer(), "number of vertices of the picture that the caller may not see; 0 with access.conceal_counts"),
                     "versions": said(array(tick), "times of changes, oldest first"),
                     "versions_cut": flag(), "layout_micros": integer(), "micros": integer(),
                 },

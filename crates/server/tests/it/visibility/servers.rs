@@ -5,11 +5,12 @@ use crate::common::{http, http_by_token, settings};
 use esker::{Database, OpenOptions};
 use esker_access::token::TokenRights;
 use esker_access::{Role, grants};
-use esker_engine::{Engine, Settings};
+use esker_engine::{Engine, Settings as EngineSettings};
 use esker_model::namespace::{Change, NamePath, Namespace as _, SetAttributes, resolve};
 use esker_model::object::{Identity, ObjectKey, ObjectRead as _};
 use esker_model::{Batch, GraphRead as _, GraphWrite as _, Op, Schema, VertexName, VertexRef};
-use esker_server::Server;
+use esker_server::settings::AccessSettings;
+use esker_server::{Server, Settings};
 use esker_store::StoreSettings;
 use esker_store_fjall::FjallStore;
 use esker_testkit::archive::MemoryArchive;
@@ -131,6 +132,17 @@ pub(super) fn apply_step(engine: &Engine, step: &Step) {
     engine.apply(batch).unwrap();
 }
 
+/// Settings of a server that tells nothing of hidden vertices, not even their number.
+fn concealing() -> Settings {
+    Settings {
+        access: AccessSettings {
+            conceal_counts: true,
+            ..AccessSettings::default()
+        },
+        ..settings()
+    }
+}
+
 /// A server over a database with a complete history, or with the history without hidden data.
 pub(super) struct HistoryServer {
     pub(super) server: Server,
@@ -147,7 +159,7 @@ impl HistoryServer {
         Self::fill(&Path::new(target).join("store"), history, whole);
         let database = options.open(target).unwrap();
         let server = Self {
-            server: Server::start(database, settings()).unwrap(),
+            server: Server::start(database, concealing()).unwrap(),
             dir,
         };
         for (name, rights, triples, seen) in &history.graphs {
@@ -177,7 +189,7 @@ impl HistoryServer {
             Arc::new(store),
             Arc::new(clock.clone()),
             archive,
-            Settings::default(),
+            EngineSettings::default(),
         )
         .unwrap();
         for (i, (step, instead)) in history.steps.iter().enumerate() {
