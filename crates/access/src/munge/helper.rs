@@ -1,0 +1,171 @@
+//! Processes that run `unmunge` for a server whose sandbox forbids to start programs.
+//!
+//! A helper reads one credential per line from standard input. It answers each by one line: `user UID PAYLOAD`, `status N` or
+//! `failed MESSAGE`. It ends with its standard input, and so with the server.
+
+use super::{
+    CREDENTIAL_BYTES_MAX, DECODERS, MungeDecoder, MungeFailure, MungeUser, PREPARED, Worker,
+    is_credential, unmunge,
+};
+use esker_model::{Error, Result};
+use std::io::{BufRead, BufReader, Read as _, Write};
+use std::path::Path;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+/// Maximum size of an answer, in bytes.
+const ANSWER_BYTES_MAX: u64 = 64 << 10;
+
+/// A running helper.
+#[derive(Debug)]
+pub(super) struct Helper {
+    child: Child,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+}
+
+impl Drop for Helper {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Starts helpers for all servers of this process: each is `program` with `arguments`, which calls [`serve_helper`]. Call it before the
+/// process enters its sandbox.
+pub fn prepare(program: &Path, arguments: &[&str]) -> Result<()> {
+    let mut workers = Vec::new();
+    for _ in 0..DECODERS {
+        workers.push(Worker::Helper(Helper::start(program, arguments)?));
+    }
+    // A process with several servers keeps the first helpers.
+    let _ = PREPARED.set(MungeDecoder::of(workers));
+    Ok(())
+}
+
+impl Helper {
+    fn start(program: &Path, arguments: &[&str]) -> Result<Self> {
+        let failed = |e| Error::io("starting a process that decodes Munge credentials", e);
+        let mut child = Command::new(program)
+            .args(arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(failed)?;
+        let ends = child.stdin.take().zip(child.stdout.take());
+        let (input, output) =
+            ends.ok_or_else(|| failed(std::io::ErrorKind::BrokenPipe.into()))?;
+        Ok(Self {
+            child,
+            input,
+            output: BufReader::new(output),
+        })
+    }
+
+    pub(super) fn decode(
+        &mut self,
+        credential: &str,
+    ) -> std::result::Result<MungeUser, MungeFailure> {
+        let ended = || {
+            MungeFailure::Unavailable(
+                "the server's process that decodes Munge credentials has ended: restart the server"
+                    .into(),
+            )
+        };
+        // The helper itself limits the time of `unmunge`.
+        writeln!(self.input, "{credential}").map_err(|_| ended())?;
+        self.input.flush().map_err(|_| ended())?;
+        let mut line = String::new();
+        let mut limited = (&mut self.output).take(ANSWER_BYTES_MAX);
+        limited.read_line(&mut line).map_err(|_| ended())?;
+        read_answer(line.trim_end_matches('\n')).ok_or_else(ended)?
+    }
+}
+
+fn read_answer(line: &str) -> Option<std::result::Result<MungeUser, MungeFailure>> {
+    let (kind, rest) = line.split_once(' ')?;
+    Some(match kind {
+        "user" => {
+            let (uid, payload) = rest.split_once(' ')?;
+            Ok(MungeUser {
+                uid: uid.parse().ok()?,
+                payload: payload.as_bytes().to_vec(),
+            })
+        }
+        "status" => Err(MungeFailure::Status(rest.parse().ok()?)),
+        "failed" => Err(MungeFailure::Unavailable(rest.to_owned())),
+        _ => return None,
+    })
+}
+
+fn answer_text(decoded: std::result::Result<MungeUser, MungeFailure>) -> String {
+    match decoded {
+        Ok(MungeUser { uid, payload }) => {
+            // Payloads of Esker are one line of text; others are refused anyway.
+            let text = String::from_utf8_lossy(&payload).replace(['\n', '\r'], " ");
+            format!("user {uid} {text}")
+        }
+        Err(MungeFailure::Status(status)) => format!("status {status}"),
+        Err(MungeFailure::Unavailable(why)) => format!("failed {}", why.replace('\n', " ")),
+    }
+}
+
+/// Runs a helper until its input ends: decodes the credential of each line by `unmunge`.
+pub fn serve_helper(
+    socket: Option<&Path>,
+    mut input: impl BufRead,
+    mut output: impl Write,
+) -> std::io::Result<()> {
+    loop {
+        let mut line = String::new();
+        let most = CREDENTIAL_BYTES_MAX as u64 + 1;
+        if (&mut input).take(most).read_line(&mut line)? == 0 {
+            return Ok(());
+        }
+        let credential = line.trim();
+        let decoded = if is_credential(credential) {
+            unmunge(credential, socket)
+        } else {
+            Err(MungeFailure::Status(8))
+        };
+        writeln!(output, "{}", answer_text(decoded))?;
+        output.flush()?;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_come_back() {
+        let user = MungeUser {
+            uid: 1001,
+            payload: b"esker-munge@1 00ff".to_vec(),
+        };
+        for decoded in [
+            Ok(user),
+            Err(MungeFailure::Status(17)),
+            Err(MungeFailure::Unavailable("a b".into())),
+        ] {
+            let line = answer_text(decoded.clone());
+            assert_eq!(read_answer(&line), Some(decoded));
+        }
+        assert_eq!(read_answer(""), None);
+        assert_eq!(read_answer("user x y"), None);
+    }
+
+    #[test]
+    fn a_helper_answers_each_line_until_its_input_ends() {
+        let mut out = Vec::new();
+        serve_helper(None, &b"nonsense\n-S /x\n"[..], &mut out).unwrap();
+        assert_eq!(String::from_utf8(out).unwrap(), "status 8\nstatus 8\n");
+    }
+
+    #[test]
+    fn a_helper_that_ended_is_named() {
+        let mut helper = Helper::start(Path::new("/bin/true"), &[]).unwrap();
+        helper.child.wait().unwrap();
+        let refused = helper.decode("MUNGE:a:").unwrap_err().to_string();
+        assert!(refused.contains("restart the server"), "{refused}");
+    }
+}
