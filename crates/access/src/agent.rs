@@ -152,7 +152,11 @@ impl<S: Read + Write> Agent<S> {
         let mut message = vec![SIGN_REQUEST];
         put(&mut message, &blob);
         put(&mut message, bytes);
-        let flags = if key.public.key_data().is_rsa() { RSA_SHA2_512 } else { 0 };
+        let flags = if key.public.key_data().is_rsa() {
+            RSA_SHA2_512
+        } else {
+            0
+        };
         message.extend_from_slice(&flags.to_be_bytes());
         let answer = self.request(&message, SIGN_RESPONSE)?;
         let signature = string(&mut answer.as_slice());

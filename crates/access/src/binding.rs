@@ -75,7 +75,14 @@ mod tests {
 
     #[test]
     fn users_are_numbers_or_names() {
-        for text in ["1002:100,7", "1002", "ada", "svc-portal", "ada@example.org", "ŝtelo"] {
+        for text in [
+            "1002:100,7",
+            "1002",
+            "ada",
+            "svc-portal",
+            "ada@example.org",
+            "ŝtelo",
+        ] {
             let user: UserBinding = text.parse().unwrap();
             assert_eq!(user.to_string(), text);
             let is_name = !text.starts_with('1');

@@ -97,7 +97,8 @@ pub fn encode(exporter: &[u8; EXPORTER_BYTES]) -> Result<String> {
     if let Some(socket) = crate::environment::variable("ESKER_MUNGE_SOCKET") {
         command.arg("-S").arg(socket);
     }
-    let (out, error) = run(&mut command, payload(exporter).as_bytes(), TIME_MAX).map_err(|e| failed(&e))?;
+    let (out, error) =
+        run(&mut command, payload(exporter).as_bytes(), TIME_MAX).map_err(|e| failed(&e))?;
     let credential = String::from_utf8(out).unwrap_or_default();
     let credential = credential.trim();
     if !is_credential(credential) {
@@ -212,8 +213,9 @@ fn unmunge(
     if let Some(socket) = socket {
         command.arg("-S").arg(socket);
     }
-    let (out, error) = run(&mut command, credential.as_bytes(), TIME_MAX)
-        .map_err(|why| MungeFailure::Unavailable(format!("the server cannot run unmunge: {why}")))?;
+    let (out, error) = run(&mut command, credential.as_bytes(), TIME_MAX).map_err(|why| {
+        MungeFailure::Unavailable(format!("the server cannot run unmunge: {why}"))
+    })?;
     read_output(&out).unwrap_or_else(|| {
         // Without munged there is a message, but no status.
         Err(if error.contains("socket") {
@@ -284,7 +286,10 @@ mod tests {
     #[test]
     fn payloads_differ_per_connection() {
         let one = payload(&[7; 32]);
-        assert!(one.starts_with("esker-munge@1 ") && one.len() == 78, "{one}");
+        assert!(
+            one.starts_with("esker-munge@1 ") && one.len() == 78,
+            "{one}"
+        );
         assert_eq!(one, payload(&[7; 32]));
         assert_ne!(one, payload(&[8; 32]));
     }

@@ -223,7 +223,7 @@ impl Rights {
             started: Instant::now(),
             checked: AtomicU64::new(0),
             generation: AtomicU64::new(1),
-            accounts: Accounts::system().clone(),
+            accounts: Accounts::system().waiting_by(|wait| run_blocking(wait)),
         }
     }
 
@@ -358,7 +358,7 @@ impl Rights {
 
     /// Limits rights to the user with a login name.
     fn as_login(&self, granted: Granted, login: &str) -> Result<Granted, Refused> {
-        let found = run_blocking(|| self.accounts.by_login(login));
+        let found = self.accounts.by_login(login);
         let account = found.map_err(|e| Refused::of_lookup(login, e))?;
         granted.limited_to(&account)
     }

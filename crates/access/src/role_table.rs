@@ -118,7 +118,8 @@ mod tests {
     fn the_best_listed_role_counts() {
         let accounts = Accounts::new(OneGroup, Ages::default());
         let mut table = RoleTable::default();
-        let best = |table: &RoleTable, login: &str, gids: &[i64]| table.best(login, gids, &accounts);
+        let best =
+            |table: &RoleTable, login: &str, gids: &[i64]| table.best(login, gids, &accounts);
         table.add("@staff", "read").unwrap();
         table.add("ada", "admin").unwrap();
         table.add("@broken", "admin").unwrap();

@@ -104,7 +104,11 @@ struct Shared {
 
 /// Users and groups of a name service, cached. Clones share the cache and the threads.
 #[derive(Clone)]
-pub struct Accounts(Arc<Shared>);
+pub struct Accounts {
+    shared: Arc<Shared>,
+    /// Runs a closure that may wait for the service.
+    run: fn(&mut dyn FnMut()),
+}
 
 impl fmt::Debug for Accounts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -198,13 +202,26 @@ impl Shared {
 impl Accounts {
     /// Creates a cache over a name service.
     pub fn new(source: impl NameService, ages: Ages) -> Self {
-        Self(Arc::new(Shared {
+        let shared = Shared {
             source: Box::new(source),
             ages,
             state: Mutex::default(),
             queued: Condvar::new(),
             answered: Condvar::new(),
-        }))
+        };
+        Self {
+            shared: Arc::new(shared),
+            run: |wait| wait(),
+        }
+    }
+
+    /// Returns the same cache for callers on threads that must not wait: `run` is called with each closure that may wait.
+    #[must_use]
+    pub fn waiting_by(&self, run: fn(&mut dyn FnMut())) -> Self {
+        Self {
+            run,
+            ..self.clone()
+        }
     }
 
     /// Returns the users and groups of this machine, with one cache for the process.
@@ -239,21 +256,29 @@ impl Accounts {
     }
 
     fn look_up(&self, query: Query) -> Result<Answer, LookupError> {
-        let shared = &self.0;
+        let shared = &self.shared;
+        if let Some(answer) = shared.lock().fresh(&query, shared.ages) {
+            return answer.ok_or(LookupError::NotFound);
+        }
+        let mut found = Err(LookupError::NotFound);
+        (self.run)(&mut || found = self.wait_for(&query));
+        found
+    }
+
+    /// Queues a lookup and waits for its answer.
+    fn wait_for(&self, query: &Query) -> Result<Answer, LookupError> {
+        let shared = &self.shared;
         let Ages {
             stale, patience, ..
         } = shared.ages;
         let begun = Instant::now();
         let mut state = shared.lock();
-        if let Some(answer) = state.fresh(&query, shared.ages) {
-            return answer.ok_or(LookupError::NotFound);
-        }
         let mut why = None;
-        if !state.pending.contains_key(&query) {
-            why = self.enqueue(&mut state, &query).err();
+        if !state.pending.contains_key(query) {
+            why = self.enqueue(&mut state, query).err();
         }
         while why.is_none() {
-            let until = match state.pending.get(&query) {
+            let until = match state.pending.get(query) {
                 None => break,
                 Some(Some(started)) => *started + patience,
                 Some(None) if state.is_hung(patience) => break,
@@ -266,12 +291,12 @@ impl Accounts {
             let waited = shared.answered.wait_timeout(state, left);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
-        if let Some((at, failed)) = state.failures.get(&query)
+        if let Some((at, failed)) = state.failures.get(query)
             && *at >= begun
         {
             why = Some(format!("the machine's name service (NSS) failed: {failed}"));
         }
-        match state.entries.get(&query) {
+        match state.entries.get(query) {
             Some(entry) if entry.at >= begun => {
                 return entry.answer.clone().ok_or(LookupError::NotFound);
             }
@@ -298,7 +323,7 @@ impl Accounts {
             ));
         }
         if state.idle <= state.queue.len() && state.threads < THREADS {
-            let shared = Arc::clone(&self.0);
+            let shared = Arc::clone(&self.shared);
             let started = std::thread::Builder::new()
                 .name("esker-names".into())
                 .spawn(move || shared.work());
@@ -311,14 +336,14 @@ impl Accounts {
         }
         state.pending.insert(query.clone(), None);
         state.queue.push_back(query.clone());
-        self.0.queued.notify_one();
+        self.shared.queued.notify_one();
         Ok(())
     }
 
     /// Returns the number of threads that ask the name service now.
     #[doc(hidden)]
     pub fn threads(&self) -> usize {
-        self.0.lock().threads
+        self.shared.lock().threads
     }
 }
 

@@ -10,7 +10,7 @@ use super::{
 use esker_model::{Error, Result};
 use std::io::{BufRead, BufReader, Read as _, Write};
 use std::path::Path;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{ChildStdin, ChildStdout, Command, Stdio};
 
 /// Maximum size of an answer, in bytes.
 const ANSWER_BYTES_MAX: u64 = 64 << 10;
@@ -18,16 +18,8 @@ const ANSWER_BYTES_MAX: u64 = 64 << 10;
 /// A running helper.
 #[derive(Debug)]
 pub(super) struct Helper {
-    child: Child,
     input: ChildStdin,
     output: BufReader<ChildStdout>,
-}
-
-impl Drop for Helper {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
 }
 
 /// Starts helpers for all servers of this process: each is `program` with `arguments`, which calls [`serve_helper`]. Call it before the
@@ -52,10 +44,8 @@ impl Helper {
             .spawn()
             .map_err(failed)?;
         let ends = child.stdin.take().zip(child.stdout.take());
-        let (input, output) =
-            ends.ok_or_else(|| failed(std::io::ErrorKind::BrokenPipe.into()))?;
+        let (input, output) = ends.ok_or_else(|| failed(std::io::ErrorKind::BrokenPipe.into()))?;
         Ok(Self {
-            child,
             input,
             output: BufReader::new(output),
         })
@@ -164,7 +154,6 @@ mod tests {
     #[test]
     fn a_helper_that_ended_is_named() {
         let mut helper = Helper::start(Path::new("/bin/true"), &[]).unwrap();
-        helper.child.wait().unwrap();
         let refused = helper.decode("MUNGE:a:").unwrap_err().to_string();
         assert!(refused.contains("restart the server"), "{refused}");
     }

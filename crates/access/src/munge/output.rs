@@ -51,7 +51,10 @@ mod tests {
         let expired = b"STATUS:  Expired credential (15)\nUID: 0\nLENGTH: 0\n\n";
         assert_eq!(read_output(expired), Some(Err(MungeFailure::Status(15))));
         let words = MungeFailure::Status(15).to_string();
-        assert!(words.contains("clocks") && words.contains("300 s"), "{words}");
+        assert!(
+            words.contains("clocks") && words.contains("300 s"),
+            "{words}"
+        );
         for (status, word) in [
             (6, "munged does not run"),
             (11, "munge.key"),

@@ -52,11 +52,8 @@ impl Centre {
     fn write(&self, text: &str) {
         let path = self.dir.path().join(authorized::NAME);
         std::fs::write(&path, text).unwrap();
-        std::fs::set_permissions(
-            &path,
-            std::os::unix::fs::PermissionsExt::from_mode(0o600),
-        )
-        .unwrap();
+        std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600))
+            .unwrap();
         self.rights.refresh();
         assert_eq!(self.rights.mistakes(), Vec::<String>::new());
     }
@@ -123,7 +120,10 @@ fn a_trusted_authority_names_the_user() {
     assert_eq!(centre.logins(&certificate), ["root", "no-such-user-7"]);
     for login in ["root", "no-such-user-7"] {
         let refused = centre.rights.of_certificate(&certificate, login, HERE);
-        assert!(matches!(refused, Err(Refused::NoUser { .. })), "{refused:?}");
+        assert!(
+            matches!(refused, Err(Refused::NoUser { .. })),
+            "{refused:?}"
+        );
     }
 }
 
@@ -133,8 +133,14 @@ fn other_certificates_are_refused_with_the_reason() {
     centre.trust("cert-authority");
     let host = ["-h", "-n", "daemon"];
     for (arguments, why) in [
-        (&["-n", "daemon", "-V", "20200101:20210101"][..], "expired at 2021"),
-        (&["-n", "daemon", "-V", "20900101:20910101"], "not valid before 2090"),
+        (
+            &["-n", "daemon", "-V", "20200101:20210101"][..],
+            "expired at 2021",
+        ),
+        (
+            &["-n", "daemon", "-V", "20900101:20910101"],
+            "not valid before 2090",
+        ),
         (&host, "is for a host"),
         (&[], "names no user"),
         (
