@@ -29,7 +29,7 @@ pub struct Identity {
 #[derive(Debug, Clone)]
 enum Signer {
     /// Key in an agent.
-    Agent(PathBuf, AgentKey),
+    Agent(PathBuf, Box<AgentKey>),
     /// Private key read from a file.
     Read(Box<PrivateKey>),
     /// Key file with which `ssh-keygen` signs.
@@ -130,7 +130,7 @@ fn by_tool(path: &Path, exporter: &[u8; EXPORTER_BYTES]) -> Result<SshSig> {
 }
 
 /// Reads the file beside a key file with that suffix.
-fn beside(path: &Path, suffix: &str) -> Option<String> {
+fn read_neighbour(path: &Path, suffix: &str) -> Option<String> {
     let mut name = path.file_name()?.to_owned();
     name.push(suffix);
     std::fs::read_to_string(path.with_file_name(name)).ok()
@@ -138,7 +138,7 @@ fn beside(path: &Path, suffix: &str) -> Option<String> {
 
 /// Reads the public key file that belongs to a private key file.
 fn public_key_file(path: &Path) -> Option<PublicKey> {
-    PublicKey::from_openssh(beside(path, ".pub")?.trim()).ok()
+    PublicKey::from_openssh(read_neighbour(path, ".pub")?.trim()).ok()
 }
 
 /// Reads the certificate beside the file of a private or public key, if there is one; the error says why it cannot be used.
@@ -147,7 +147,7 @@ fn certificate_file(path: &Path) -> Option<Result<UserCertificate, String>> {
         Some(extension) if extension == "pub" => path.with_extension(""),
         _ => path.to_path_buf(),
     };
-    let parsed = UserCertificate::parse(&beside(&path, "-cert.pub")?);
+    let parsed = UserCertificate::parse(&read_neighbour(&path, "-cert.pub")?);
     Some(parsed.map_err(|why| format!("`{}-cert.pub`: {why}", path.display())))
 }
 
@@ -248,7 +248,10 @@ impl Identities {
         let by_agent = |key: AgentKey| Identity {
             public: key.public.clone(),
             certificate: key.certificate.clone(),
-            from: Signer::Agent(agent.map(Path::to_path_buf).unwrap_or_default(), key),
+            from: Signer::Agent(
+                agent.map(Path::to_path_buf).unwrap_or_default(),
+                Box::new(key),
+            ),
         };
         let has = |agent_keys: &[AgentKey], key: &KeyData| -> Vec<AgentKey> {
             let same = agent_keys.iter().filter(|k| k.public.key_data() == key);

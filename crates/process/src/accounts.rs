@@ -118,7 +118,7 @@ impl fmt::Debug for Accounts {
 
 impl State {
     /// Returns the cached answer if its age permits to use it without another lookup.
-    fn fresh(&self, query: &Query, ages: Ages) -> Option<Option<Answer>> {
+    fn fresh_answer(&self, query: &Query, ages: Ages) -> Option<Option<Answer>> {
         let entry = self.entries.get(query)?;
         let age = match entry.answer {
             Some(_) => ages.found,
@@ -152,7 +152,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn ask(&self, query: &Query) -> Result<Option<Answer>, String> {
+    fn request(&self, query: &Query) -> Result<Option<Answer>, String> {
         let account = |found: Option<Account>| found.map(|a| Answer::Account(Arc::new(a)));
         match query {
             Query::Login(login) => self.source.user_named(login).map(account),
@@ -182,7 +182,7 @@ impl Shared {
             };
             state.pending.insert(query.clone(), Some(Instant::now()));
             drop(state);
-            let answer = self.ask(&query);
+            let answer = self.request(&query);
             state = self.lock();
             state.pending.remove(&query);
             match answer {
@@ -257,7 +257,7 @@ impl Accounts {
 
     fn look_up(&self, query: Query) -> Result<Answer, LookupError> {
         let shared = &self.shared;
-        if let Some(answer) = shared.lock().fresh(&query, shared.ages) {
+        if let Some(answer) = shared.lock().fresh_answer(&query, shared.ages) {
             return answer.ok_or(LookupError::NotFound);
         }
         let mut found = Err(LookupError::NotFound);
@@ -354,7 +354,7 @@ mod tests {
 
     /// A name service with one user, that can hang and fail.
     #[derive(Default)]
-    struct Staged {
+    struct TestService {
         hangs: AtomicBool,
         fails: AtomicBool,
         asked: AtomicUsize,
@@ -362,7 +362,7 @@ mod tests {
         lock: Mutex<()>,
     }
 
-    impl Staged {
+    impl TestService {
         fn pass(&self) -> Result<(), String> {
             self.asked.fetch_add(1, Ordering::SeqCst);
             let mut lock = self.lock.lock().unwrap();
@@ -382,7 +382,7 @@ mod tests {
         }
     }
 
-    struct Service(Arc<Staged>);
+    struct Service(Arc<TestService>);
 
     impl NameService for Service {
         fn user_named(&self, login: &str) -> Result<Option<Account>, String> {
@@ -409,8 +409,8 @@ mod tests {
         }
     }
 
-    fn staged(ages: Ages) -> (Arc<Staged>, Accounts) {
-        let staged = Arc::new(Staged::default());
+    fn test_accounts(ages: Ages) -> (Arc<TestService>, Accounts) {
+        let staged = Arc::new(TestService::default());
         let accounts = Accounts::new(Service(Arc::clone(&staged)), ages);
         (staged, accounts)
     }
@@ -426,7 +426,7 @@ mod tests {
             patience: LONG,
             ..Ages::default()
         };
-        let (staged, accounts) = staged(ages);
+        let (staged, accounts) = test_accounts(ages);
         for _ in 0..3 {
             assert_eq!(accounts.by_login("ada").unwrap().uid, 1001);
             assert_eq!(accounts.by_uid(1001).unwrap().gids, [100, 7]);
@@ -447,7 +447,7 @@ mod tests {
             patience: Duration::from_millis(20),
             ..Ages::default()
         };
-        let (staged, accounts) = staged(ages);
+        let (staged, accounts) = test_accounts(ages);
         // Under load, a lookup may take longer than the patience of this test.
         while accounts.by_login("ada").is_err() {}
         staged.hangs.store(true, Ordering::SeqCst);
@@ -474,7 +474,7 @@ mod tests {
             patience: LONG,
             ..Ages::default()
         };
-        let (staged, accounts) = staged(ages);
+        let (staged, accounts) = test_accounts(ages);
         assert!(accounts.by_login("ada").is_ok());
         staged.fails.store(true, Ordering::SeqCst);
         let refused = accounts.by_login("ada").unwrap_err().to_string();

@@ -3,39 +3,26 @@
 //! A helper reads one credential per line from standard input. It answers each by one line: `user UID PAYLOAD`, `status N` or
 //! `failed MESSAGE`. It ends with its standard input, and so with the server.
 
-use super::{
-    CREDENTIAL_BYTES_MAX, DECODERS, MungeDecoder, MungeFailure, MungeUser, PREPARED, Worker,
-    is_credential, unmunge,
-};
+use super::output::{CREDENTIAL_BYTES_MAX, MungeFailure, MungeUser, is_credential};
+use super::program::unmunge;
 use esker_model::{Error, Result};
 use std::io::{BufRead, BufReader, Read as _, Write};
 use std::path::Path;
-use std::process::{ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 /// Maximum size of an answer, in bytes.
 const ANSWER_BYTES_MAX: u64 = 64 << 10;
 
-/// A running helper.
+/// A helper process with its pipes.
 #[derive(Debug)]
 pub(super) struct Helper {
+    child: Child,
     input: ChildStdin,
     output: BufReader<ChildStdout>,
 }
 
-/// Starts helpers for all servers of this process: each is `program` with `arguments`, which calls [`serve_helper`]. Call it before the
-/// process enters its sandbox.
-pub fn prepare(program: &Path, arguments: &[&str]) -> Result<()> {
-    let mut workers = Vec::new();
-    for _ in 0..DECODERS {
-        workers.push(Worker::Helper(Helper::start(program, arguments)?));
-    }
-    // A process with several servers keeps the first helpers.
-    let _ = PREPARED.set(MungeDecoder::of(workers));
-    Ok(())
-}
-
 impl Helper {
-    fn start(program: &Path, arguments: &[&str]) -> Result<Self> {
+    pub(super) fn start(program: &Path, arguments: &[&str]) -> Result<Self> {
         let failed = |e| Error::io("starting a process that decodes Munge credentials", e);
         let mut child = Command::new(program)
             .args(arguments)
@@ -46,6 +33,7 @@ impl Helper {
         let ends = child.stdin.take().zip(child.stdout.take());
         let (input, output) = ends.ok_or_else(|| failed(std::io::ErrorKind::BrokenPipe.into()))?;
         Ok(Self {
+            child,
             input,
             output: BufReader::new(output),
         })
@@ -55,19 +43,25 @@ impl Helper {
         &mut self,
         credential: &str,
     ) -> std::result::Result<MungeUser, MungeFailure> {
-        let ended = || {
-            MungeFailure::Unavailable(
-                "the server's process that decodes Munge credentials has ended: restart the server"
-                    .into(),
-            )
-        };
-        // The helper itself limits the time of `unmunge`.
-        writeln!(self.input, "{credential}").map_err(|_| ended())?;
-        self.input.flush().map_err(|_| ended())?;
+        let answer = self.request(credential).ok();
+        let decoded = answer.and_then(|line| read_answer(line.trim_end_matches('\n')));
+        decoded.unwrap_or_else(|| {
+            let status = self.child.try_wait().ok().flatten();
+            let status = status.map_or_else(String::new, |status| format!(" ({status})"));
+            Err(MungeFailure::Unavailable(format!(
+                "the server's process that decodes Munge credentials has ended{status}: restart the server"
+            )))
+        })
+    }
+
+    /// Sends a credential and reads the answer. The helper itself limits the time of `unmunge`.
+    fn request(&mut self, credential: &str) -> std::io::Result<String> {
+        writeln!(self.input, "{credential}")?;
+        self.input.flush()?;
         let mut line = String::new();
         let mut limited = (&mut self.output).take(ANSWER_BYTES_MAX);
-        limited.read_line(&mut line).map_err(|_| ended())?;
-        read_answer(line.trim_end_matches('\n')).ok_or_else(ended)?
+        limited.read_line(&mut line)?;
+        Ok(line)
     }
 }
 

@@ -1,6 +1,62 @@
-//! The output of `unmunge -N -k STATUS,UID,LENGTH`: lines of metadata, an empty line, the payload.
+//! The output of `unmunge -k STATUS,UID,LENGTH`: lines of metadata, an empty line, the payload.
 
-use super::{MungeFailure, MungeUser};
+use std::fmt;
+
+/// Maximum size of a credential, in bytes.
+pub const CREDENTIAL_BYTES_MAX: usize = 4 << 10;
+
+/// A user that Munge vouches for, and what the client said.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MungeUser {
+    /// User id on the client's machine; all machines of a cluster have the same ids.
+    pub uid: u32,
+    /// Payload of the credential.
+    pub payload: Vec<u8>,
+}
+
+/// Reason why a credential is not accepted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum MungeFailure {
+    /// `unmunge` refused the credential with this status.
+    Status(u32),
+    /// The credential cannot be decoded now.
+    Unavailable(String),
+}
+
+impl fmt::Display for MungeFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unavailable(why) => f.write_str(why),
+            Self::Status(6) => f.write_str(
+                "munged does not run on the server, or at another socket (`munge_socket` in [access])",
+            ),
+            Self::Status(7) => f.write_str("munged on the server did not answer in time"),
+            Self::Status(15) => f.write_str(
+                "the Munge credential has expired: it is valid for 300 s, so the clocks of the two machines differ by more (set both by NTP)",
+            ),
+            Self::Status(16) => f.write_str(
+                "the Munge credential is from the future: the clocks of the two machines differ by more than 300 s (set both by NTP)",
+            ),
+            Self::Status(17) => {
+                f.write_str("the Munge credential was used before: each one is valid once")
+            }
+            Self::Status(18) => f.write_str("the server's user may not decode the Munge credential"),
+            Self::Status(status) => write!(
+                f,
+                "the Munge credential cannot be decoded (status {status}): do the two machines have the same /etc/munge/munge.key?"
+            ),
+        }
+    }
+}
+
+/// Whether a text has the form of a credential: one line of limited length.
+pub(super) fn is_credential(text: &str) -> bool {
+    let inner = text
+        .strip_prefix("MUNGE:")
+        .and_then(|rest| rest.strip_suffix(':'));
+    let base64 = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'/' | b'=');
+    text.len() <= CREDENTIAL_BYTES_MAX && inner.is_some_and(|inner| inner.bytes().all(base64))
+}
 
 /// Reads the output; `None` if there is no status.
 pub(super) fn read_output(out: &[u8]) -> Option<Result<MungeUser, MungeFailure>> {
@@ -24,7 +80,7 @@ pub(super) fn read_output(out: &[u8]) -> Option<Result<MungeUser, MungeFailure>>
     Some(Ok(MungeUser { uid, payload }))
 }
 
-/// Parses `0`, or `Success (0)` of releases that print names in any case.
+/// Parses `Success (0)`, or `0` as a release may print without names.
 fn number(text: &str) -> Option<u32> {
     let text = text.trim();
     let inner = text
@@ -73,6 +129,16 @@ mod tests {
         ] {
             assert_eq!(read_output(bad), None, "{bad:?}");
         }
+    }
+
+    #[test]
+    fn credentials_are_one_line_of_limited_length() {
+        assert!(is_credential("MUNGE:AwQFAAD+/w==:"));
+        for text in ["", "MUNGE:", "MUNGE:a b:", "MUNGE:a\nb:", "x MUNGE:a:"] {
+            assert!(!is_credential(text), "{text:?}");
+        }
+        let long = format!("MUNGE:{}:", "a".repeat(CREDENTIAL_BYTES_MAX));
+        assert!(!is_credential(&long));
     }
 
     proptest! {

@@ -105,7 +105,7 @@ impl Centre {
         command
     }
 
-    /// What `GET` of a path gives a process of that user.
+    /// Returns the answer to a `GET` of a path by a process of that user.
     fn get(&self, path: &str) -> Json {
         let url = format!("http://{}{path}", self.server.address());
         let got = self.as_daemon("curl").args(["-s", &url]).output().unwrap();
