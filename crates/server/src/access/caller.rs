@@ -353,12 +353,13 @@ impl Requester {
             self.local_user(access),
         ) {
             (Some(Ok(allowed)), _) => Ok(allowed),
-            (Some(Err((who, refused))), _) => Err(Denied::of_identity(&who, &refused)),
-            (None, Some(user)) => {
+            // A key without rights takes nothing from its user.
+            (_, Some(user)) => {
                 let identity = ClientIdentity::Local(user);
                 let rights = self.caller.rights_of(access, &identity, false);
                 rights.map_err(|e| Denied::of_identity(&format!("user {user}"), &e))
             }
+            (Some(Err((who, refused))), None) => Err(Denied::of_identity(&who, &refused)),
             (None, None) => Err(self.unauthenticated(access)),
         }
     }
@@ -449,8 +450,11 @@ impl Requester {
     /// Returns a description of the sender and its rights.
     pub(crate) fn authentication(&self, access: &Access) -> Result<(String, ClientRights), Denied> {
         let rights = self.allowed(access)?;
-        let who = match (rights.proof, self.owner(access)) {
+        let who = match (rights.proof, self.own_user(access)) {
             (Proof::Process, Some(user)) => format!("user {user}"),
+            (Proof::Local, Some(user)) => {
+                format!("user {user} ({})", rights.name.as_deref().unwrap_or("?"))
+            }
             (Proof::Session, _) => match self.session(access)? {
                 Some((session, _)) => session.who,
                 None => self.description(),

@@ -67,7 +67,7 @@ pub(crate) fn prove(
         from: caller.address(),
         exporter: caller.exporter(),
         certificates: Some(&request.user),
-        has_other_ways: munge || requester.local_user(access).is_some(),
+        has_other_ways: has_other_ways(access, requester),
     };
     let shown = proving
         .check(&request.keys, &request.proof)
@@ -99,6 +99,11 @@ pub(crate) fn prove(
     })
 }
 
+/// Whether a client may be authenticated without a key: then a key without rights is no failed attempt.
+fn has_other_ways(access: &Access, requester: &Requester) -> bool {
+    access.principals.munge().is_some() || requester.local_user(access).is_some()
+}
+
 /// Notes the identity that a client proved, and answers with its rights.
 fn proved(
     access: &Access,
@@ -107,6 +112,7 @@ fn proved(
     who: String,
 ) -> Result<proto::ProveReply, Status> {
     let caller: &Caller = &requester.caller;
+    let is_key = matches!(identity, ClientIdentity::Key(_));
     let proof = identity.proof().name();
     match caller.prove(access, identity, who.clone()) {
         Ok(rights) => {
@@ -119,7 +125,9 @@ fn proved(
             })
         }
         Err(refused) => {
-            caller.slot().failed();
+            if !is_key || !has_other_ways(access, requester) {
+                caller.slot().failed();
+            }
             let denied = Denied::of_identity(&who, &refused);
             Err(access.refused(requester, denied, "Prove").status())
         }
