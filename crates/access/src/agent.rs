@@ -3,6 +3,7 @@
 
 use crate::certificate::UserCertificate;
 use crate::crypto;
+use crate::wire::{put, string};
 use ssh_key::{PublicKey, Signature};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -27,20 +28,6 @@ const PATIENCE: Duration = Duration::from_mins(1);
 #[derive(Debug)]
 pub(crate) struct Agent<S = UnixStream> {
     stream: S,
-}
-
-/// Splits off the next string: a four-byte length, then the bytes.
-fn string<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
-    let (length, tail) = rest.split_first_chunk::<4>()?;
-    let (bytes, tail) = tail.split_at_checked(u32::from_be_bytes(*length) as usize)?;
-    *rest = tail;
-    Some(bytes)
-}
-
-fn put(message: &mut Vec<u8>, bytes: &[u8]) {
-    let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
-    message.extend_from_slice(&length.to_be_bytes());
-    message.extend_from_slice(bytes);
 }
 
 /// A key that an agent has.

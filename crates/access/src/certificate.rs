@@ -5,10 +5,11 @@
 use crate::crypto;
 use crate::fingerprint;
 use crate::options::{AddressPatterns, time_text};
+use crate::wire::{number, put, string};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use ssh_key::Certificate;
 use ssh_key::public::KeyData;
+use ssh_key::{PublicKey, Signature};
 use std::net::IpAddr;
 
 /// Maximum size of a certificate's text, in bytes.
@@ -18,12 +19,107 @@ const KIND_SUFFIX: &str = "-cert-v01@openssh.com";
 /// Maximum number of a key id's characters that are shown.
 const KEY_ID_MAX: usize = 80;
 
+/// Kind of a certificate for a user, not for a host.
+const USER: u32 = 1;
+
 /// A certificate as it was presented. Its statements count only after [`UserCertificate::check`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UserCertificate {
-    parsed: Certificate,
-    /// Encoded form, over which the CA's signature was made.
+    fields: Fields,
+    /// Encoded form, whose beginning the CA has signed.
     bytes: Vec<u8>,
+}
+
+/// Statements of a certificate (OpenSSH's PROTOCOL.certkeys).
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Fields {
+    /// Name of the type of certificates, as in `ssh-ed25519-cert-v01@openssh.com`.
+    kind: String,
+    key: KeyData,
+    serial: u64,
+    /// `USER`, or another number for a host.
+    of: u32,
+    id: String,
+    logins: Vec<String>,
+    /// Time from which the certificate is valid, in seconds since 1970.
+    after: u64,
+    /// Time before which it is valid; the largest number for always.
+    before: u64,
+    /// Critical options with their values.
+    options: Vec<(String, String)>,
+    authority: KeyData,
+    signature: Signature,
+    /// Number of the bytes that the CA has signed.
+    signed: usize,
+}
+
+impl Fields {
+    /// Decodes a certificate; `None` if it is malformed or of an unsupported type.
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        let text = |bytes: &[u8]| std::str::from_utf8(bytes).ok().map(str::to_owned);
+        let mut rest = bytes;
+        let kind = text(string(&mut rest)?)?;
+        let _nonce = string(&mut rest)?;
+        let key = decode_key(kind.strip_suffix(KIND_SUFFIX)?, &mut rest)?;
+        let serial = number(&mut rest)?;
+        let (of, tail) = rest.split_first_chunk::<4>()?;
+        rest = tail;
+        let id = text(string(&mut rest)?)?;
+        let mut list = string(&mut rest)?;
+        let mut logins = Vec::new();
+        while !list.is_empty() {
+            logins.push(text(string(&mut list)?)?);
+        }
+        let (after, before) = (number(&mut rest)?, number(&mut rest)?);
+        let mut list = string(&mut rest)?;
+        let mut options = Vec::new();
+        while !list.is_empty() {
+            let name = text(string(&mut list)?)?;
+            // A value is a string within a string; options without a value have an empty one.
+            let mut value = string(&mut list)?;
+            let value = if value.is_empty() {
+                String::new()
+            } else {
+                text(string(&mut value)?)?
+            };
+            options.push((name, value));
+        }
+        let _extensions = string(&mut rest)?;
+        let _reserved = string(&mut rest)?;
+        let authority = PublicKey::from_bytes(string(&mut rest)?).ok()?;
+        let signed = bytes.len().checked_sub(rest.len())?;
+        let signature = Signature::try_from(string(&mut rest)?).ok()?;
+        rest.is_empty().then(|| Self {
+            kind,
+            key,
+            serial,
+            of: u32::from_be_bytes(*of),
+            id,
+            logins,
+            after,
+            before,
+            options,
+            authority: authority.key_data().clone(),
+            signature,
+            signed,
+        })
+    }
+}
+
+/// Decodes the certified key, which stands in its certificate without the name of its type.
+fn decode_key(kind: &str, rest: &mut &[u8]) -> Option<KeyData> {
+    let parts = match kind {
+        "ssh-ed25519" => 1,
+        "ssh-rsa" => 2,
+        kind if kind.starts_with("ecdsa-sha2-") => 2,
+        _ => return None,
+    };
+    let mut blob = Vec::new();
+    put(&mut blob, kind.as_bytes());
+    for _ in 0..parts {
+        put(&mut blob, string(rest)?);
+    }
+    Some(PublicKey::from_bytes(&blob).ok()?.key_data().clone())
 }
 
 impl UserCertificate {
@@ -49,7 +145,7 @@ impl UserCertificate {
             .decode(words.next().unwrap_or_default())
             .map_err(|e| format!("the certificate is malformed: {e}"))?;
         let parsed = Self::from_bytes(bytes)?;
-        if parsed.parsed.algorithm().to_certificate_type() != kind {
+        if parsed.fields.kind != kind {
             return Err("the certificate is malformed: its type is not that of its key".into());
         }
         Ok(parsed)
@@ -57,15 +153,15 @@ impl UserCertificate {
 
     /// Parses the encoded form of a certificate, as agents list it.
     pub(crate) fn from_bytes(bytes: Vec<u8>) -> Result<Self, String> {
-        let parsed = Certificate::from_bytes(&bytes)
-            .map_err(|e| format!("the certificate is malformed: {e}"))?;
-        Ok(Self { parsed, bytes })
+        let fields = Fields::decode(&bytes).ok_or(
+            "the certificate is malformed, or of a type that is not accepted (Ed25519, ECDSA and RSA are)",
+        )?;
+        Ok(Self { fields, bytes })
     }
 
     /// Returns the text of the certificate, in one line.
     pub fn text(&self) -> String {
-        let kind = self.parsed.algorithm().to_certificate_type();
-        format!("{kind} {}", STANDARD.encode(&self.bytes))
+        format!("{} {}", self.fields.kind, STANDARD.encode(&self.bytes))
     }
 
     /// Returns the encoded form of the certificate.
@@ -75,33 +171,32 @@ impl UserCertificate {
 
     /// Returns the certified key.
     pub fn key(&self) -> &KeyData {
-        self.parsed.public_key()
+        &self.fields.key
     }
 
     /// Returns the key of the CA that is said to have signed the certificate.
     pub fn authority(&self) -> &KeyData {
-        self.parsed.signature_key()
+        &self.fields.authority
     }
 
     /// Returns the login names that the certificate lists.
     pub fn logins(&self) -> &[String] {
-        self.parsed.valid_principals()
+        &self.fields.logins
     }
 
     /// Returns the end of the validity, in seconds since 1970; `None` for a certificate without an end.
     pub fn end(&self) -> Option<i64> {
-        let end = i64::try_from(self.parsed.valid_before()).ok()?;
-        (end < i64::MAX).then_some(end)
+        i64::try_from(self.fields.before).ok()
     }
 
     /// Describes the certificate for messages: its key id, serial number and key.
     pub fn description(&self) -> String {
         // The key id is the CA's own text: it must not break a line of the log.
-        let id = self.parsed.key_id().chars().filter(|c| !c.is_control());
+        let id = self.fields.id.chars().filter(|c| !c.is_control());
         let id: String = id.take(KEY_ID_MAX).collect();
         format!(
             "certificate `{id}` (serial {}) of key {}",
-            self.parsed.serial(),
+            self.fields.serial,
             fingerprint(self.key())
         )
     }
@@ -111,7 +206,7 @@ impl UserCertificate {
     pub(crate) fn check(&self, now: i64, from: IpAddr) -> Result<(), String> {
         crypto::usable(self.key())?;
         self.check_signature()?;
-        if self.parsed.cert_type().is_host() {
+        if self.fields.of != USER {
             return Err(
                 "the certificate is for a host, and a user's is needed (`ssh-keygen -s CA -I ID -n LOGIN`, without -h)".into(),
             );
@@ -126,15 +221,9 @@ impl UserCertificate {
     }
 
     fn check_signature(&self) -> Result<(), String> {
-        const MALFORMED: &str = "the certificate is malformed: its signature is incomplete";
-        let signature = Vec::<u8>::try_from(self.parsed.signature().clone())
-            .map_err(|e| format!("the certificate is malformed: {e}"))?;
-        // The signature comes last, after its length, and covers all bytes before it.
-        let rest = self.bytes.strip_suffix(signature.as_slice());
-        let length = u32::try_from(signature.len()).unwrap_or(u32::MAX);
-        let signed = rest.and_then(|rest| rest.strip_suffix(&length.to_be_bytes()));
-        let signed = signed.ok_or(MALFORMED)?;
-        crypto::verify(self.authority(), self.parsed.signature(), signed)
+        // The signature comes last, and covers all bytes before it.
+        let signed = self.bytes.get(..self.fields.signed).unwrap_or_default();
+        crypto::verify(self.authority(), &self.fields.signature, signed)
             .map_err(|why| format!("the certificate is not signed by the CA that it names: {why}"))
     }
 
@@ -144,23 +233,23 @@ impl UserCertificate {
             seconds.and_then(time_text).unwrap_or_default()
         };
         let now = u64::try_from(now).unwrap_or(0);
-        if now < self.parsed.valid_after() {
+        if now < self.fields.after {
             return Err(format!(
                 "the certificate is not valid before {} (compare the clocks of its CA and of the server)",
-                text(self.parsed.valid_after())
+                text(self.fields.after)
             ));
         }
-        if now >= self.parsed.valid_before() {
+        if now >= self.fields.before {
             return Err(format!(
                 "the certificate expired at {}: request a new one from its CA",
-                text(self.parsed.valid_before())
+                text(self.fields.before)
             ));
         }
         Ok(())
     }
 
     fn check_options(&self, from: IpAddr) -> Result<(), String> {
-        for (name, value) in self.parsed.critical_options().iter() {
+        for (name, value) in &self.fields.options {
             if name != "source-address" {
                 return Err(format!(
                     "the certificate has the critical option `{name}`, which this server cannot enforce"

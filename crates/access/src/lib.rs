@@ -39,6 +39,7 @@ pub mod slots;
 mod strict;
 pub mod tls;
 pub mod token;
+mod wire;
 
 pub use binding::UserBinding;
 pub use certificate::UserCertificate;

@@ -20,7 +20,7 @@ const END_POLL: Duration = Duration::from_millis(1);
 pub(super) fn unmunge(
     credential: &str,
     socket: Option<&Path>,
-) -> std::result::Result<MungeUser, MungeFailure> {
+) -> Result<MungeUser, MungeFailure> {
     let mut command = Command::new("unmunge");
     command.args(["-k", "STATUS,UID,LENGTH"]);
     if let Some(socket) = socket {
@@ -51,7 +51,7 @@ pub(super) fn run(
     command: &mut Command,
     input: &[u8],
     limit: Duration,
-) -> std::result::Result<ProgramOutput, String> {
+) -> Result<ProgramOutput, String> {
     let name = command.get_program().to_owned();
     let name = AsRef::<OsStr>::as_ref(&name).to_string_lossy().into_owned();
     let child = command
