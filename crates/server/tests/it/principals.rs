@@ -13,7 +13,7 @@ use esker_server::settings::{AccessSettings, Loopback};
 use esker_server::{Server, Settings};
 use esker_testkit::wait::wait_until;
 use serde_json::Value as Json;
-use std::os::unix::fs::{PermissionsExt as _, chown};
+use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
