@@ -39,6 +39,8 @@ if [[ ! ${1:-} =~ ^(build|packages|check-packages)$ ]]; then
     # Tests of origins run OpenSSH's server and client.
     need_command ssh || missing+=(openssh-client)
     [ -x /usr/sbin/sshd ] || missing+=(openssh-server)
+    # Tests of access control run a daemon of Munge.
+    [ -x /usr/sbin/munged ] || missing+=(munge)
     # Tests of FTP create certificate authorities and certificates.
     need_command openssl || missing+=(openssl)
     # Tests of remote servers create network namespaces.

@@ -1,8 +1,9 @@
 //! Client of an OpenSSH agent: lists its keys and requests signatures.
 //! The protocol is draft-ietf-sshm-ssh-agent; each message is preceded by its length, then its kind.
 
+use crate::certificate::UserCertificate;
 use crate::crypto;
-use ssh_key::public::KeyData;
+use crate::wire::{put, string};
 use ssh_key::{PublicKey, Signature};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -29,33 +30,52 @@ pub(crate) struct Agent<S = UnixStream> {
     stream: S,
 }
 
-/// Splits off the next string: a four-byte length, then the bytes.
-fn string<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
-    let (length, tail) = rest.split_first_chunk::<4>()?;
-    let (bytes, tail) = tail.split_at_checked(u32::from_be_bytes(*length) as usize)?;
-    *rest = tail;
-    Some(bytes)
+/// A key that an agent has.
+#[derive(Debug, Clone)]
+pub(crate) struct AgentKey {
+    pub(crate) public: PublicKey,
+    /// Certificate of the key, for an entry with one.
+    pub(crate) certificate: Option<UserCertificate>,
 }
 
-fn put(message: &mut Vec<u8>, bytes: &[u8]) {
-    let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
-    message.extend_from_slice(&length.to_be_bytes());
-    message.extend_from_slice(bytes);
+impl AgentKey {
+    fn parse(blob: &[u8], comment: &[u8]) -> Option<Self> {
+        let (mut public, certificate) = match PublicKey::from_bytes(blob) {
+            Ok(public) => (public, None),
+            Err(_) => {
+                let certificate = UserCertificate::from_bytes(blob.to_vec()).ok()?;
+                (
+                    PublicKey::from(certificate.key().clone()),
+                    Some(certificate),
+                )
+            }
+        };
+        public.set_comment(String::from_utf8_lossy(comment));
+        crypto::usable(public.key_data()).ok()?;
+        Some(Self {
+            public,
+            certificate,
+        })
+    }
+
+    /// Form by which the agent knows the entry.
+    fn blob(&self) -> Result<Vec<u8>, String> {
+        match &self.certificate {
+            Some(certificate) => Ok(certificate.bytes().to_vec()),
+            None => self.public.to_bytes().map_err(|e| e.to_string()),
+        }
+    }
 }
 
 /// Parses the usable keys of a response; keys of unsupported kinds are skipped.
-fn keys(mut rest: &[u8]) -> Option<Vec<PublicKey>> {
+fn keys(mut rest: &[u8]) -> Option<Vec<AgentKey>> {
     let (count, tail) = rest.split_first_chunk::<4>()?;
     rest = tail;
     let mut all = Vec::new();
     for _ in 0..u32::from_be_bytes(*count) {
         let (blob, comment) = (string(&mut rest)?, string(&mut rest)?);
-        let Ok(mut key) = PublicKey::from_bytes(blob) else {
-            continue;
-        };
-        if crypto::usable(key.key_data()).is_ok() && all.len() < KEYS_MAX {
-            key.set_comment(String::from_utf8_lossy(comment));
-            all.push(key);
+        if all.len() < KEYS_MAX {
+            all.extend(AgentKey::parse(blob, comment));
         }
     }
     Some(all)
@@ -108,19 +128,22 @@ impl<S: Read + Write> Agent<S> {
     }
 
     /// Lists the usable keys of the agent.
-    pub(crate) fn keys(&mut self) -> Result<Vec<PublicKey>, String> {
+    pub(crate) fn keys(&mut self) -> Result<Vec<AgentKey>, String> {
         let answer = self.request(&[REQUEST_IDENTITIES], IDENTITIES_ANSWER)?;
         keys(&answer).ok_or_else(|| "the agent's list of keys is cut short".into())
     }
 
     /// Requests a signature over `bytes` with one of the agent's keys.
-    pub(crate) fn sign(&mut self, key: &KeyData, bytes: &[u8]) -> Result<Signature, String> {
-        let blob = PublicKey::from(key.clone()).to_bytes();
-        let blob = blob.map_err(|e| e.to_string())?;
+    pub(crate) fn sign(&mut self, key: &AgentKey, bytes: &[u8]) -> Result<Signature, String> {
+        let blob = key.blob()?;
         let mut message = vec![SIGN_REQUEST];
         put(&mut message, &blob);
         put(&mut message, bytes);
-        let flags = if key.is_rsa() { RSA_SHA2_512 } else { 0 };
+        let flags = if key.public.key_data().is_rsa() {
+            RSA_SHA2_512
+        } else {
+            0
+        };
         message.extend_from_slice(&flags.to_be_bytes());
         let answer = self.request(&message, SIGN_RESPONSE)?;
         let signature = string(&mut answer.as_slice());
@@ -161,8 +184,9 @@ mod tests {
             put(&mut framed, &[&[kind], bytes.as_slice()].concat());
             let answer = || Agent { stream: Canned(Cursor::new(framed.clone())) };
             let _ = answer().keys();
-            let key = HostKey::from_seed(&[1; 32]);
-            let _ = answer().sign(key.public().key_data(), b"x");
+            let public = HostKey::from_seed(&[1; 32]).public().clone();
+            let key = AgentKey { public, certificate: None };
+            let _ = answer().sign(&key, b"x");
             let _ = Agent { stream: Canned(Cursor::new(bytes)) }.keys();
         }
     }

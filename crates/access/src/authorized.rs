@@ -1,18 +1,20 @@
-//! `authorized_keys`: lines of options, key and comment, in sshd's format with two additional options.
+//! `authorized_keys`: lines of options, key and comment, in sshd's format with additional options.
 //!
 //! ```text
 //!  esker-role="write",expiry-time="20270101" ssh-ed25519 AAAAC3Nz… bob@lab
 //!  esker-user="1002:100,7" ssh-ed25519 AAAAC3Nz… portal
+//!  principal="ada" ssh-ed25519 AAAAC3Nz… ada@lab
+//!  cert-authority,principals="ada,bob" ssh-ed25519 AAAAC3Nz… the centre's CA
 //! ```
 //!
 //! A key without a role has role `read`. A key bound to a user reads only what that user may read, whatever its client says.
 //! A line with an option that cannot be enforced grants no rights and is reported with its line number.
 
+use crate::binding::UserBinding;
 use crate::crypto;
 use crate::fingerprint;
 use crate::options::{Options, split_line, time_text};
 use crate::role::Role;
-use esker_model::object::Principal;
 use ssh_key::PublicKey;
 use ssh_key::public::KeyData;
 use std::fmt::Write as _;
@@ -86,8 +88,13 @@ impl Line {
     }
 
     /// Returns the user to which the key is bound; `None` if it may read everything.
-    pub fn user(&self) -> Option<&Principal> {
+    pub fn user(&self) -> Option<&UserBinding> {
         self.options.user.as_ref()
+    }
+
+    /// Returns the login names whose certificates the key may sign, if it is that of a certificate authority; empty for all.
+    pub fn authority(&self) -> Option<&[String]> {
+        self.options.authority.as_deref()
     }
 
     /// Returns the role that the key grants to a client at `from` at time `now`, in seconds since 1970.
@@ -167,9 +174,16 @@ impl AuthorizedKeys {
         all
     }
 
-    /// Returns the lines that list `key`.
+    /// Returns the lines that list `key` as a client's key.
     pub fn lines_of<'a>(&'a self, key: &'a KeyData) -> impl Iterator<Item = &'a Line> {
-        self.lines.iter().filter(move |l| l.key.key_data() == key)
+        let named = self.lines.iter().filter(move |l| l.key.key_data() == key);
+        named.filter(|l| l.authority().is_none())
+    }
+
+    /// Returns the lines that list `key` as that of a certificate authority.
+    pub fn authorities_of<'a>(&'a self, key: &'a KeyData) -> impl Iterator<Item = &'a Line> {
+        let named = self.lines.iter().filter(move |l| l.key.key_data() == key);
+        named.filter(|l| l.authority().is_some())
     }
 }
 
@@ -183,7 +197,7 @@ pub struct Terms {
     /// Comma-separated address patterns from which the key is allowed.
     pub from: Option<String>,
     /// User to which the key is bound; `None` if it may read everything.
-    pub user: Option<Principal>,
+    pub user: Option<UserBinding>,
 }
 
 /// Formats a line for a key. The error says which of the terms cannot be written.
@@ -199,7 +213,11 @@ pub fn line(key: &PublicKey, terms: &Terms) -> Result<String, String> {
         let _ = write!(line, ",from=\"{from}\"");
     }
     if let Some(user) = &terms.user {
-        let _ = write!(line, ",esker-user=\"{user}\"");
+        let option = match user {
+            UserBinding::Numbers(_) => "esker-user",
+            UserBinding::Login(_) => "principal",
+        };
+        let _ = write!(line, ",{option}=\"{user}\"");
     }
     let options = Options::parse(&line)?;
     let text = key.to_openssh().map_err(|e| e.to_string())?;
@@ -250,6 +268,7 @@ pub fn named<'a>(file: &'a AuthorizedKeys, what: &str) -> Option<&'a PublicKey> 
 mod tests {
     use super::*;
     use crate::host_key::HostKey;
+    use esker_model::object::Principal;
     use proptest::prelude::*;
 
     const KEY: &str =
@@ -321,7 +340,7 @@ mod tests {
             for (who, role, expires, user) in changes {
                 let role = role.and_then(|r| Role::ALL.get(r).copied());
                 let key = keys[who].public();
-                let user = user.filter(|_| matches!(role, None | Some(Role::Read))).map(|(uid, gids)| Principal { uid, gids });
+                let user = user.filter(|_| matches!(role, None | Some(Role::Read))).map(|(uid, gids)| if uid == 1 { UserBinding::Login("ada".into()) } else { UserBinding::Numbers(Principal { uid, gids }) });
                 let terms = Terms { role, expires, from: None, user };
                 text = with(&text, key.key_data(), Some(&line(key, &terms).unwrap()));
                 model[who] = Some(terms);

@@ -127,7 +127,7 @@ pub fn list(folder: &(impl RightsFolder + ?Sized)) -> Result<(Vec<RightsEntry>, 
             role: l.role().map_or_else(String::new, |r| r.name().to_owned()),
             expires: l.expires().and_then(time_text).unwrap_or_default(),
             from: l.from().unwrap_or_default().to_owned(),
-            user: l.user().map(ToString::to_string).unwrap_or_default(),
+            user: user_text(l),
             file: path.display().to_string(),
         }));
         let at = |m: &authorized::Mistake| format!("{}:{}: {}", path.display(), m.number, m.why);
@@ -146,6 +146,15 @@ pub fn list(folder: &(impl RightsFolder + ?Sized)) -> Result<(Vec<RightsEntry>, 
         Err(e) => mistakes.push(e.to_string()),
     }
     Ok((all, mistakes))
+}
+
+/// Describes the users of a line: the one to which its key is bound, or those whose certificates it may sign.
+fn user_text(line: &authorized::Line) -> String {
+    match (line.authority(), line.user()) {
+        (Some([]), _) => "users of its certificates".to_owned(),
+        (Some(logins), _) => format!("certificates of {}", logins.join(",")),
+        (None, user) => user.map(ToString::to_string).unwrap_or_default(),
+    }
 }
 
 /// Creates a token that is valid for `seconds`, bound to a user if `opens` names one.

@@ -1,6 +1,7 @@
 //! Keys by which a client can prove its identity: those of the user's agent, then those in `~/.ssh`.
 
-use crate::agent::Agent;
+use crate::agent::{Agent, AgentKey};
+use crate::certificate::UserCertificate;
 use crate::proof::{self, EXPORTER_BYTES};
 use crate::{HostKey, crypto, fingerprint};
 use esker_model::{Error, Result};
@@ -20,13 +21,15 @@ pub const KEYS_MAX: usize = 16;
 pub struct Identity {
     /// Public half with its comment.
     pub public: PublicKey,
+    /// Certificate of the key that is offered instead of the key.
+    pub certificate: Option<UserCertificate>,
     from: Signer,
 }
 
 #[derive(Debug, Clone)]
 enum Signer {
     /// Key in an agent.
-    Agent(PathBuf),
+    Agent(PathBuf, Box<AgentKey>),
     /// Private key read from a file.
     Read(Box<PrivateKey>),
     /// Key file with which `ssh-keygen` signs.
@@ -49,7 +52,31 @@ impl Identity {
     pub fn of_host(key: HostKey) -> Self {
         Self {
             public: key.public().clone(),
+            certificate: None,
             from: Signer::Host(key),
+        }
+    }
+
+    /// Returns the text by which a server is asked about the identity: that of its certificate or key.
+    pub fn offer(&self) -> String {
+        match &self.certificate {
+            Some(certificate) => certificate.text(),
+            None => self.public.to_openssh().unwrap_or_default(),
+        }
+    }
+
+    fn of(public: PublicKey, from: Signer) -> Self {
+        Self {
+            public,
+            certificate: None,
+            from,
+        }
+    }
+
+    fn with(&self, certificate: UserCertificate) -> Self {
+        Self {
+            certificate: Some(certificate),
+            ..self.clone()
         }
     }
 
@@ -60,9 +87,9 @@ impl Identity {
             Signer::Read(key) => {
                 proof::sign_with(&self.public, exporter, |b| crypto::sign(key.key_data(), b))
             }
-            Signer::Agent(path) => proof::sign_with(&self.public, exporter, |bytes| {
+            Signer::Agent(path, key) => proof::sign_with(&self.public, exporter, |bytes| {
                 let mut agent = Agent::connect(path)?;
-                agent.sign(self.public.key_data(), bytes).map(Some)
+                agent.sign(key, bytes).map(Some)
             }),
             Signer::Tool(path) => by_tool(path, exporter),
         }
@@ -102,12 +129,26 @@ fn by_tool(path: &Path, exporter: &[u8; EXPORTER_BYTES]) -> Result<SshSig> {
     SshSig::from_pem(&done.stdout).map_err(|e| failed(&e.to_string()))
 }
 
+/// Reads the file beside a key file with that suffix.
+fn read_neighbour(path: &Path, suffix: &str) -> Option<String> {
+    let mut name = path.file_name()?.to_owned();
+    name.push(suffix);
+    std::fs::read_to_string(path.with_file_name(name)).ok()
+}
+
 /// Reads the public key file that belongs to a private key file.
 fn public_key_file(path: &Path) -> Option<PublicKey> {
-    let mut name = path.file_name()?.to_owned();
-    name.push(".pub");
-    let text = std::fs::read_to_string(path.with_file_name(name)).ok()?;
-    PublicKey::from_openssh(text.trim()).ok()
+    PublicKey::from_openssh(read_neighbour(path, ".pub")?.trim()).ok()
+}
+
+/// Reads the certificate beside the file of a private or public key, if there is one; the error says why it cannot be used.
+fn certificate_file(path: &Path) -> Option<Result<UserCertificate, String>> {
+    let path = match path.extension() {
+        Some(extension) if extension == "pub" => path.with_extension(""),
+        _ => path.to_path_buf(),
+    };
+    let parsed = UserCertificate::parse(&read_neighbour(&path, "-cert.pub")?);
+    Some(parsed.map_err(|why| format!("`{}-cert.pub`: {why}", path.display())))
 }
 
 /// Content of a key file.
@@ -137,7 +178,7 @@ fn read(path: &Path) -> Result<KeyFile, String> {
     let tool = |public: PublicKey| {
         usable(&public)?;
         let from = Signer::Tool(path.to_path_buf());
-        Ok(KeyFile::Usable(Box::new(Identity { public, from })))
+        Ok(KeyFile::Usable(Box::new(Identity::of(public, from))))
     };
     match PrivateKey::from_openssh(&*bytes) {
         Ok(key) if key.is_encrypted() => {
@@ -159,7 +200,7 @@ fn read(path: &Path) -> Result<KeyFile, String> {
             let public = key.public_key().clone();
             usable(&public)?;
             let from = Signer::Read(Box::new(key));
-            Ok(KeyFile::Usable(Box::new(Identity { public, from })))
+            Ok(KeyFile::Usable(Box::new(Identity::of(public, from))))
         }
         // Older formats, which `ssh-keygen` reads.
         Err(e) => match public_key_file(path) {
@@ -204,21 +245,30 @@ impl Identities {
                 Err(why) => all.notes.push(why),
             }
         }
-        let by_agent = |public: PublicKey| Identity {
-            public,
-            from: Signer::Agent(agent.map(Path::to_path_buf).unwrap_or_default()),
+        let by_agent = |key: AgentKey| Identity {
+            public: key.public.clone(),
+            certificate: key.certificate.clone(),
+            from: Signer::Agent(
+                agent.map(Path::to_path_buf).unwrap_or_default(),
+                Box::new(key),
+            ),
         };
-        let has = |agent_keys: &[PublicKey], key: &KeyData| {
-            agent_keys.iter().find(|k| k.key_data() == key).cloned()
+        let has = |agent_keys: &[AgentKey], key: &KeyData| -> Vec<AgentKey> {
+            let same = agent_keys.iter().filter(|k| k.public.key_data() == key);
+            same.cloned().collect()
         };
         if let Some(path) = given {
             match read(path).map_err(Error::Target)? {
                 KeyFile::Usable(identity) => all.keys.push(*identity),
-                KeyFile::Sealed(public, why) => match has(&agent_keys, public.key_data()) {
-                    Some(key) => all.keys.push(by_agent(key)),
-                    None => return Err(Error::Target(why)),
-                },
+                KeyFile::Sealed(public, why) => {
+                    let named = has(&agent_keys, public.key_data());
+                    if named.is_empty() {
+                        return Err(Error::Target(why));
+                    }
+                    all.keys.extend(named.into_iter().map(by_agent));
+                }
             }
+            all.add_certificate(path);
             return Ok(all);
         }
         all.keys.extend(agent_keys.iter().cloned().map(by_agent));
@@ -228,20 +278,40 @@ impl Identities {
             };
             match read(&path) {
                 Ok(KeyFile::Usable(identity)) => {
-                    if has(&agent_keys, identity.public.key_data()).is_none() {
+                    if has(&agent_keys, identity.public.key_data()).is_empty() {
                         all.keys.push(*identity);
                     }
                 }
                 Ok(KeyFile::Sealed(public, why)) => {
-                    if has(&agent_keys, public.key_data()).is_none() {
+                    if has(&agent_keys, public.key_data()).is_empty() {
                         all.notes.push(why);
                     }
                 }
                 Err(why) => all.notes.push(why),
             }
+            all.add_certificate(&path);
         }
         all.keys.truncate(KEYS_MAX);
         Ok(all)
+    }
+
+    /// Adds an identity with the certificate beside a key file, before that of its key.
+    fn add_certificate(&mut self, path: &Path) {
+        let certificate = match certificate_file(path) {
+            Some(Ok(certificate)) => certificate,
+            Some(Err(why)) => return self.notes.push(why),
+            None => return,
+        };
+        let mut known = self.keys.iter().filter_map(|k| k.certificate.as_ref());
+        if known.any(|known| *known == certificate) {
+            return;
+        }
+        let mut keys = self.keys.iter();
+        if let Some(at) = keys.position(|k| k.public.key_data() == certificate.key())
+            && let Some(certified) = self.keys.get(at).map(|key| key.with(certificate))
+        {
+            self.keys.insert(at, certified);
+        }
     }
 
     /// Describes the keys that were offered and why others were not used, for an error message.
@@ -250,6 +320,9 @@ impl Identities {
             .keys
             .iter()
             .map(|k| {
+                if let Some(certificate) = &k.certificate {
+                    return certificate.description();
+                }
                 let print = fingerprint(k.public.key_data());
                 format!("{print} {}", k.public.comment())
                     .trim_end()

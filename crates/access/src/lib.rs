@@ -6,21 +6,26 @@
 //!
 //! Suggested reading order: [`role`], [`authorized`], [`rights`] (a server's view of the files), [`host_key`], [`known_hosts`] (server
 //! identity), [`proof`], [`identity`] (client identity), [`tls`], [`peer`]; [`slots`] and [`prove`] (limits on connections that have
-//! not proved an identity). `docs/internals/access.md` has the threat model.
+//! not proved an identity). Users of a centre: [`binding`], [`certificate`], [`munge`], [`role_table`]. `docs/internals/access.md` has the threat model.
 
 #![cfg_attr(not(test), deny(clippy::indexing_slicing))]
 
 mod agent;
 pub mod authorized;
+pub mod binding;
+pub mod blocking;
+pub mod certificate;
 mod crypto;
 #[cfg(target_os = "linux")]
 mod diag;
 pub mod environment;
 mod file;
+mod granted;
 pub mod grants;
 pub mod host_key;
 pub mod identity;
 pub mod known_hosts;
+pub mod munge;
 mod options;
 pub mod origin_check;
 pub mod peer;
@@ -29,17 +34,24 @@ pub mod proof;
 pub mod prove;
 pub mod rights;
 pub mod role;
+pub mod role_table;
 pub mod slots;
 mod strict;
 pub mod tls;
 pub mod token;
+mod wire;
 
+pub use binding::UserBinding;
+pub use certificate::UserCertificate;
+pub use esker_process::accounts;
 pub use file::{Folder, RightsFolder};
+pub use granted::{Granted, Refused};
 pub use host_key::HostKey;
 pub use identity::{Identities, Identity};
 pub use options::time_text;
-pub use rights::{Granted, Refused, Rights};
+pub use rights::Rights;
 pub use role::Role;
+pub use role_table::{RoleTable, UserPattern};
 pub use ssh_key::PublicKey;
 pub use ssh_key::public::KeyData;
 pub use strict::{By, Weakness, strict_modes};

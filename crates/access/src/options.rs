@@ -1,8 +1,8 @@
 //! The options before a key in `authorized_keys`: `esker-role="write",expiry-time="20270101",from="10.0.0.0/8"`,
-//! `esker-user="1002:100,7"`.
+//! `esker-user="1002:100,7"`, `principal="ada"`, `cert-authority,principals="ada,bob"`.
 
+use crate::binding::{UserBinding, login_of, numbers_of};
 use crate::role::Role;
-use esker_model::object::Principal;
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 use std::net::IpAddr;
@@ -17,7 +17,9 @@ pub(crate) struct Options {
     /// Addresses from which the key is allowed.
     pub(crate) from: Option<AddressPatterns>,
     /// User to which the key is bound; `None` if it may read everything.
-    pub(crate) user: Option<Principal>,
+    pub(crate) user: Option<UserBinding>,
+    /// Login names whose certificates the key may sign, if it is that of a certificate authority; empty for all.
+    pub(crate) authority: Option<Vec<String>>,
 }
 
 /// Options of a key without any: it has role `read`.
@@ -28,6 +30,7 @@ impl Default for Options {
             expires: None,
             from: None,
             user: None,
+            authority: None,
         }
     }
 }
@@ -111,6 +114,7 @@ impl Options {
     /// Parses options; the error names an option that this server cannot enforce.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let mut options = Self::default();
+        let mut principals = None;
         for option in split_options(text) {
             let (name, value) = match option.split_once('=') {
                 Some((name, value)) => (name, Some(value)),
@@ -145,7 +149,12 @@ impl Options {
                     options.expires = Some(options.expires.map_or(seconds, |e| e.min(seconds)));
                 }
                 "from" => options.from = Some(AddressPatterns::parse(&value()?)?),
-                "esker-user" => options.user = Some(user_of(&value()?)?),
+                "esker-user" => {
+                    options.user = Some(UserBinding::Numbers(numbers_of(&value()?)?));
+                }
+                "principal" => options.user = Some(UserBinding::Login(login_of(&value()?)?)),
+                "cert-authority" => options.authority = Some(Vec::new()),
+                "principals" => principals = Some(logins_of(&value()?)?),
                 "" => return Err("an option is empty".into()),
                 _ => {
                     return Err(format!(
@@ -155,22 +164,34 @@ impl Options {
             }
         }
         if options.user.is_some() && !matches!(options.role, Some(Role::Read) | None) {
-            return Err("option `esker-user` requires esker-role=\"read\": what a user may change is not checked yet".into());
+            return Err("options `esker-user` and `principal` require esker-role=\"read\": what a user may change is not checked yet".into());
         }
+        options.check_authority(principals)?;
         Ok(options)
+    }
+
+    /// Stores the login names of a certificate authority, which has no other user.
+    fn check_authority(&mut self, principals: Option<Vec<String>>) -> Result<(), String> {
+        match (&mut self.authority, principals) {
+            (None, None) => {}
+            (None, Some(_)) => {
+                return Err("option `principals` belongs to `cert-authority`: for one key, write principal=\"LOGIN\"".into());
+            }
+            (Some(_), _) if self.user.is_some() => {
+                return Err("a certificate names its user: leave out `esker-user` and `principal` beside `cert-authority`".into());
+            }
+            (Some(_), _) if !matches!(self.role, Some(Role::Read) | None) => {
+                return Err("option `cert-authority` requires esker-role=\"read\": what a user may change is not checked yet".into());
+            }
+            (Some(logins), principals) => *logins = principals.unwrap_or_default(),
+        }
+        Ok(())
     }
 }
 
-/// Parses the user to which a key or a token is bound.
-pub(crate) fn user_of(text: &str) -> Result<Principal, String> {
-    let user: Principal = text.parse()?;
-    if user.uid <= 0 {
-        return Err(format!(
-            "a key cannot be bound to user {}: user 0 sees everything, and other user ids are positive numbers",
-            user.uid
-        ));
-    }
-    Ok(user)
+/// Parses login names that are separated by commas.
+fn logins_of(text: &str) -> Result<Vec<String>, String> {
+    text.split(',').map(|name| login_of(name.trim())).collect()
 }
 
 /// Parses `YYYYMMDD[HHMM[SS]][Z]` in UTC as seconds since 1970.
@@ -208,7 +229,7 @@ fn plain(address: IpAddr) -> IpAddr {
 }
 
 impl AddressPatterns {
-    fn parse(text: &str) -> Result<Self, String> {
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let mut patterns = Vec::new();
         for item in text.split(',').map(str::trim) {
             let (not, item) = match item.strip_prefix('!') {
@@ -322,13 +343,26 @@ mod tests {
         let bound = Options::parse("esker-user=\"1002:100,7\"").unwrap();
         assert_eq!(bound.role, Some(Role::Read));
         assert_eq!(bound.user.unwrap().to_string(), "1002:100,7");
+        let named = Options::parse("principal=\"ada\"").unwrap();
+        assert_eq!(named.user, Some(UserBinding::Login("ada".into())));
+        let authority = Options::parse("cert-authority,principals=\"ada,bob\"").unwrap();
+        assert_eq!(authority.authority.unwrap(), ["ada", "bob"]);
+        let all = Options::parse("cert-authority,esker-role=\"read\"").unwrap();
+        assert_eq!(all.authority, Some(Vec::new()));
     }
 
     #[test]
     fn what_cannot_be_held_to_opens_nothing() {
         for (text, why) in [
             ("command=\"date\"", "`command` is unknown"),
-            ("cert-authority", "`cert-authority` is unknown"),
+            ("principals=\"ada\"", "belongs to `cert-authority`"),
+            ("cert-authority,principal=\"ada\"", "leave out"),
+            (
+                "cert-authority,esker-role=\"admin\"",
+                "requires esker-role=\"read\"",
+            ),
+            ("cert-authority,principals=\"ada,\"", "is not a user"),
+            ("principal=\"7\"", "expected a login name"),
             ("esker-role=\"root\"", "no role `root`"),
             ("esker-role=read", "in quotes"),
             ("expiry-time=\"20271341\"", "is not a time"),
@@ -340,11 +374,11 @@ mod tests {
             ("esker-user=\"-5\"", "positive numbers"),
             (
                 "esker-user=\"7\",esker-role=\"write\"",
-                "requires esker-role=\"read\"",
+                "require esker-role=\"read\"",
             ),
             (
                 "esker-role=\"ingest\",esker-user=\"7\"",
-                "requires esker-role=\"read\"",
+                "require esker-role=\"read\"",
             ),
         ] {
             let refused = Options::parse(text).unwrap_err();

@@ -2,7 +2,7 @@
 
 use crate::proof::{self, EXPORTER_BYTES};
 use crate::slots::Slot;
-use crate::{KeyData, PublicKey, Refused, Rights};
+use crate::{KeyData, PublicKey, Refused, Rights, UserCertificate};
 use std::fmt;
 use std::net::IpAddr;
 
@@ -22,6 +22,10 @@ pub struct Authentication<'a> {
     pub from: IpAddr,
     /// Value that a proof must sign; `None` without TLS 1.3.
     pub exporter: Option<&'a [u8; EXPORTER_BYTES]>,
+    /// Login name that the client asks for, empty for none, if certificates are accepted.
+    pub certificates: Option<&'a str>,
+    /// Whether the client may be authenticated without a key, so that unknown keys are not counted as a failure.
+    pub has_other_ways: bool,
 }
 
 /// Result of an authentication step.
@@ -70,7 +74,22 @@ impl Authentication<'_> {
         self.rights.of_key(key, self.from).map(drop)
     }
 
-    /// Checks the keys that a client offers (in the format of `authorized_keys`) and its proof, empty if absent. A source that failed
+    /// Looks up the rights of an offered key or certificate; `None` if its kind is not supported.
+    fn check_offer(&self, text: &str) -> Option<(PublicKey, Result<(), Refused>)> {
+        if let Some(asked) = self.certificates
+            && UserCertificate::is_certificate(text)
+        {
+            let certificate = UserCertificate::parse(text).ok()?;
+            let checked = self.rights.logins_of(&certificate, asked, self.from);
+            let key = PublicKey::new(certificate.key().clone(), "certificate");
+            return Some((key, checked.map(drop)));
+        }
+        let key = PublicKey::from_openssh(text.trim()).ok()?;
+        let checked = self.check_rights(key.key_data());
+        Some((key, checked))
+    }
+
+    /// Checks the keys and certificates that a client offers (in the format of `authorized_keys`) and its proof, empty if absent. A source that failed
     /// often and recently is refused, unless it offers a key that has rights: many users may share one address.
     pub fn check(&self, keys: &[String], proof: &[u8]) -> Result<AuthenticationStep, Unproved> {
         let hindered = self.slot.hindered();
@@ -81,11 +100,10 @@ impl Authentication<'_> {
         let mut usable = Vec::new();
         let mut refused = Vec::new();
         for (i, text) in keys.iter().take(KEYS_MAX).enumerate() {
-            // A key of an unsupported kind has no rights.
-            let Ok(key) = PublicKey::from_openssh(text.trim()) else {
+            let Some((key, checked)) = self.check_offer(text) else {
                 continue;
             };
-            match self.check_rights(key.key_data()) {
+            match checked {
                 Ok(()) => usable.push(u32::try_from(i).unwrap_or(u32::MAX)),
                 Err(why) => refused.push((key, why)),
             }
@@ -101,7 +119,9 @@ impl Authentication<'_> {
         }
         if proof.is_empty() {
             if usable.is_empty() && !keys.is_empty() {
-                self.slot.failed();
+                if !self.has_other_ways {
+                    self.slot.failed();
+                }
                 return Err(Unproved::NoneUsable(refused));
             }
             let proved = None;

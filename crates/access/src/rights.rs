@@ -1,13 +1,17 @@
 //! Rights that a server grants: two files of keys and one of tokens, reloaded when they change.
 
+mod users;
+
 use crate::authorized::{self, AuthorizedKeys, LineRefusal};
+use crate::binding::UserBinding;
+use crate::blocking::run_blocking;
 use crate::file::{FileStatus, Folder};
+use crate::granted::{Granted, Refused};
 use crate::role::Role;
 use crate::token::{self, Token};
 use crate::{fingerprint, home};
-use esker_model::object::Principal;
+use esker_process::accounts::Accounts;
 use ssh_key::public::KeyData;
-use std::fmt;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,76 +20,6 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Minimum interval between two checks of the files.
 const CHECK_INTERVAL: Duration = Duration::from_millis(500);
-
-/// Rights of an authenticated client.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Granted {
-    /// Role of the client.
-    pub role: Role,
-    /// User as whom the client reads; `None` if it may read everything.
-    pub user: Option<Principal>,
-    /// Comment of the key in the file that grants it rights.
-    pub comment: String,
-    /// Expiry time, in seconds since 1970; `None` for never.
-    pub until: Option<i64>,
-}
-
-/// Reason for refusing a credential.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Refused {
-    /// No file names the key.
-    Unknown,
-    /// The credential was revoked.
-    Revoked,
-    /// Past its expiry time.
-    Expired {
-        /// Expiry time as text.
-        at: String,
-    },
-    /// Disallowed from the client's address.
-    AddressNotAllowed {
-        /// Address patterns from which it is allowed.
-        from: String,
-    },
-    /// The files with the rights cannot be read.
-    Unread {
-        /// Description of the read error.
-        why: String,
-    },
-}
-
-impl Refused {
-    /// Returns the text for the refused client: files and their modes are not disclosed.
-    pub fn client_message(&self) -> String {
-        match self {
-            Self::Unread { .. } => "the server cannot read the grants; its log says why".to_owned(),
-            other => other.to_string(),
-        }
-    }
-
-    /// Returns the label of the reason for metrics.
-    pub fn word(&self) -> &'static str {
-        match self {
-            Self::Unknown => "unknown_key",
-            Self::Revoked => "revoked",
-            Self::Expired { .. } => "expired",
-            Self::AddressNotAllowed { .. } => "elsewhere",
-            Self::Unread { .. } => "unreadable",
-        }
-    }
-}
-
-impl fmt::Display for Refused {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unknown => f.write_str("it has no rights here"),
-            Self::Revoked => f.write_str("it was revoked"),
-            Self::Expired { at } => write!(f, "its time ended at {at}"),
-            Self::AddressNotAllowed { from } => write!(f, "it may be used from {from} only"),
-            Self::Unread { why } => f.write_str(why),
-        }
-    }
-}
 
 /// Location of a rights file.
 #[derive(Debug)]
@@ -253,6 +187,8 @@ pub struct Rights {
     checked: AtomicU64,
     /// Number of file changes since `started`.
     generation: AtomicU64,
+    /// Users and groups of the server's machine.
+    accounts: Accounts,
 }
 
 impl Rights {
@@ -287,7 +223,13 @@ impl Rights {
             started: Instant::now(),
             checked: AtomicU64::new(0),
             generation: AtomicU64::new(1),
+            accounts: Accounts::system().waiting_by(|wait| run_blocking(wait)),
         }
+    }
+
+    /// Users and groups of the server's machine.
+    pub fn accounts(&self) -> &Accounts {
+        &self.accounts
     }
 
     /// Checks the files unless that was just done; returns a number that changes when they do.
@@ -350,10 +292,21 @@ impl Rights {
     }
 
     fn of_key_at(&self, key: &KeyData, from: IpAddr, now: i64) -> Result<Granted, Refused> {
+        let (granted, user) = self.unbound_of_key(key, from, now)?;
+        self.bound_to(granted, user.as_ref())
+    }
+
+    /// Returns the rights in the lines of a key, and the user to whom one of the lines binds it.
+    fn unbound_of_key(
+        &self,
+        key: &KeyData,
+        from: IpAddr,
+        now: i64,
+    ) -> Result<(Granted, Option<UserBinding>), Refused> {
         let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
         state.closed()?;
         let mut best: Option<Granted> = None;
-        let mut user: Option<Principal> = None;
+        let mut user: Option<UserBinding> = None;
         let mut refused: Option<Refused> = None;
         for keys in &state.keys {
             for line in keys.lines_of(key) {
@@ -363,37 +316,51 @@ impl Rights {
                         let more = |b: &Granted| b.role != role && role.may(b.role);
                         if best.as_ref().is_none_or(more) {
                             best = Some(Granted {
-                                role,
-                                user: None,
                                 comment: line.key.comment().to_owned(),
                                 until: line.expires(),
+                                ..Granted::new(role)
                             });
                         }
                     }
                     Err(LineRefusal::Revoked) if best.is_none() => return Err(Refused::Revoked),
                     Err(closed) => {
-                        refused.get_or_insert(match closed {
-                            LineRefusal::Revoked => Refused::Revoked,
-                            LineRefusal::Expired { at } => Refused::Expired { at },
-                            LineRefusal::AddressNotAllowed { from } => {
-                                Refused::AddressNotAllowed { from }
-                            }
-                        });
+                        refused.get_or_insert(closed.into());
                     }
                 }
             }
         }
-        if let Some(mut granted) = best {
-            if user.is_some() {
-                granted.role = Role::Read;
-            }
-            return Ok(Granted { user, ..granted });
+        if let Some(granted) = best {
+            return Ok((granted, user));
         }
         let unread = || {
             let why = state.files.iter().find_map(|f| f.text.as_ref().err())?;
             Some(Refused::Unread { why: why.clone() })
         };
         Err(refused.or_else(unread).unwrap_or(Refused::Unknown))
+    }
+
+    /// Limits rights to the user to whom a credential is bound.
+    fn bound_to(
+        &self,
+        granted: Granted,
+        binding: Option<&UserBinding>,
+    ) -> Result<Granted, Refused> {
+        match binding {
+            None => Ok(granted),
+            Some(UserBinding::Numbers(user)) => Ok(Granted {
+                role: Role::Read,
+                user: Some(user.clone()),
+                ..granted
+            }),
+            Some(UserBinding::Login(login)) => self.as_login(granted, login),
+        }
+    }
+
+    /// Limits rights to the user with a login name.
+    fn as_login(&self, granted: Granted, login: &str) -> Result<Granted, Refused> {
+        let found = self.accounts.by_login(login);
+        let account = found.map_err(|e| Refused::of_lookup(login, e))?;
+        granted.limited_to(&account)
     }
 
     /// Returns the current rights of a token, and its name.
@@ -411,21 +378,23 @@ impl Rights {
         find: impl Fn(&[Token]) -> Option<&Token>,
     ) -> Result<(Granted, String), Refused> {
         self.generation();
-        let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
-        state.closed()?;
-        if let Err(why) = &state.tokens.text {
-            return Err(Refused::Unread { why: why.clone() });
-        }
-        let token = find(&state.known).ok_or(Refused::Unknown)?;
+        let token = {
+            let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
+            state.closed()?;
+            if let Err(why) = &state.tokens.text {
+                return Err(Refused::Unread { why: why.clone() });
+            }
+            find(&state.known).cloned().ok_or(Refused::Unknown)?
+        };
         if now() >= token.expires {
             return Err(Refused::Expired { at: token.end() });
         }
         let granted = Granted {
-            role: token.role,
-            user: token.user.clone(),
             comment: token.comment.clone(),
             until: Some(token.expires),
+            ..Granted::new(token.role)
         };
+        let granted = self.bound_to(granted, token.user.as_ref())?;
         Ok((granted, token.name()))
     }
 
@@ -474,6 +443,7 @@ mod tests {
     use super::*;
     use crate::authorized::{Terms, line, with};
     use crate::{HostKey, file};
+    use esker_model::object::Principal;
     use std::path::Path;
 
     const HERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
@@ -523,7 +493,7 @@ mod tests {
         let user: Principal = "1002:100,7".parse().unwrap();
         let bound = Terms {
             role: Some(Role::Read),
-            user: Some(user.clone()),
+            user: Some(UserBinding::Numbers(user.clone())),
             ..Terms::default()
         };
         let bound = line(bob.public(), &bound).unwrap();

@@ -6,14 +6,14 @@
 //!  SHA-256 in hexadecimal digits, role, expiry time (seconds since 1970), comment
 //! ```
 //!
-//! `read/1002:100,7` in place of a role binds the token to that user.
+//! `read/1002:100,7` or `read/ada` in place of a role binds the token to that user.
 
+use crate::binding::UserBinding;
 use crate::file::{Folder, RightsFolder};
-use crate::options::{self, user_of};
+use crate::options;
 use crate::role::Role;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use esker_model::object::Principal;
 use esker_model::{Error, Result};
 use ring::digest;
 use ring::rand::{SecureRandom as _, SystemRandom};
@@ -30,7 +30,7 @@ pub struct TokenRights {
     /// Role of the token's bearer.
     pub role: Role,
     /// User to which the token is bound; `None` if it may read everything.
-    pub user: Option<Principal>,
+    pub user: Option<UserBinding>,
 }
 
 impl From<Role> for TokenRights {
@@ -51,7 +51,7 @@ impl fmt::Display for TokenRights {
 impl TokenRights {
     /// Creates the rights of a role, bound to `user` if given. The error says why the two cannot be combined.
     pub fn new(role: Role, user: Option<&str>) -> std::result::Result<Self, String> {
-        let user = user.map(user_of).transpose()?;
+        let user = user.map(str::parse::<UserBinding>).transpose()?;
         if user.is_some() && role != Role::Read {
             return Err(format!(
                 "a credential that is bound to a user can only have role `read`, not `{role}`: what a user may change is not checked yet"
@@ -76,7 +76,7 @@ pub struct Token {
     /// Role of the token's bearer.
     pub role: Role,
     /// User to which the token is bound; `None` if it may read everything.
-    pub user: Option<Principal>,
+    pub user: Option<UserBinding>,
     /// Expiry time, in seconds since 1970.
     pub expires: i64,
     /// Purpose of the token.
@@ -232,6 +232,8 @@ mod tests {
         let all = of_folder(dir.path()).unwrap();
         assert_eq!(find(&all, &three).unwrap().user, bound.user);
         assert!(TokenRights::new(Role::Write, Some("1002")).is_err());
+        let named = TokenRights::new(Role::Read, Some("ada")).unwrap();
+        assert_eq!(TokenRights::parse("read/ada"), Some(named));
         assert_eq!((find(&all, &one), all.len()), (None, 2));
         assert!(forget(dir.path(), &find(&all, &two).unwrap().name()).unwrap());
         assert!(!forget(dir.path(), &two).unwrap());

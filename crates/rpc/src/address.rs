@@ -57,6 +57,10 @@ pub struct Trust {
     pub key: Option<PathBuf>,
     /// Whether the keys of unknown servers are added to the known hosts (`?trust-new-host`).
     pub new_hosts: bool,
+    /// Login name in a certificate as which the client is answered (`?user=NAME`).
+    pub user: Option<String>,
+    /// Whether the client proves its user by Munge instead of a key (`?auth=munge`).
+    pub munge: bool,
     /// File of known hosts, instead of the user's own files (`?known-hosts=FILE`).
     pub known_hosts: Option<PathBuf>,
     /// Host key shared by all servers of a cluster, for a server that connects to another one.
@@ -67,7 +71,10 @@ pub struct Trust {
 
 impl PartialEq for Trust {
     fn eq(&self, other: &Self) -> bool {
-        let settings = |t: &Self| (t.encrypt, t.key.clone(), t.new_hosts, t.known_hosts.clone());
+        let settings = |t: &Self| {
+            let files = (t.key.clone(), t.known_hosts.clone());
+            (t.encrypt, files, t.new_hosts, t.user.clone(), t.munge)
+        };
         let own = |t: &Self| t.own.as_ref().map(HostKey::fingerprint);
         settings(self) == settings(other) && own(self) == own(other)
     }
@@ -99,6 +106,11 @@ impl Trust {
             || variable("ESKER_TRUST_NEW_HOST").is_some_and(|v| v == "1")
     }
 
+    /// Whether the client proves its user by Munge only: by the address, or by `ESKER_AUTH=munge`.
+    pub(crate) fn is_by_munge(&self) -> bool {
+        self.munge || variable("ESKER_AUTH").is_some_and(|v| v == "munge")
+    }
+
     /// File of the key to prove: from the address or from `ESKER_KEY`.
     pub(crate) fn key_file(&self) -> Option<PathBuf> {
         let named = || Some(PathBuf::from(variable("ESKER_KEY")?));
@@ -118,7 +130,7 @@ impl Address {
             Error::Target(format!(
                 "`{target}` is not an address of a server: {why}; expected esker://HOST:PORT, as \
                  in esker://127.0.0.1:7400, with ?tls=FILE for a server with certificates, \
-                 ?key=FILE for the SSH key to use, ?trust-new-host, ?ssh=on, ?plain=on, \
+                 ?key=FILE for the SSH key to use, ?user=NAME for the user of a certificate, ?auth=munge, ?trust-new-host, ?ssh=on, ?plain=on, \
                  ?timeout=30s for a longer wait and ?cache=off for a client without a cache"
             ))
         };
@@ -159,6 +171,14 @@ impl Address {
                     address.trust.known_hosts = Some(file.into());
                 }
                 Some(("key", _)) => return Err(bad("key needs the file of an SSH key")),
+                Some(("user", name)) if esker_access::binding::is_login(name) => {
+                    address.trust.user = Some(name.to_owned());
+                }
+                Some(("user", _)) => return Err(bad("user needs a login name")),
+                Some(("auth", "munge")) => address.trust.munge = true,
+                Some(("auth", _)) => {
+                    return Err(bad("auth is munge; without it, a key is proved"));
+                }
                 Some(("ssh", "on")) => address.trust.encrypt = Encrypt::Always,
                 Some(("plain", "on")) => address.trust.encrypt = Encrypt::Never,
                 Some(("ssh" | "plain", "off")) => address.trust.encrypt = Encrypt::Auto,
@@ -329,6 +349,9 @@ mod tests {
         let trust = read("esker://lab?key=/k&trust-new-host").trust;
         assert_eq!(trust.key, Some("/k".into()));
         assert!(trust.new_hosts);
+        assert!(trust.user.is_none() && !trust.munge);
+        let trust = read("esker://lab?user=ada&auth=munge").trust;
+        assert_eq!((trust.user.as_deref(), trust.munge), (Some("ada"), true));
         assert!(read("esker://lab?trust-new-host=on").trust.new_hosts);
     }
 
@@ -348,6 +371,8 @@ mod tests {
             ("esker://lab?plain=on", "for servers on this machine"),
             ("esker://lab?ssh=maybe", "on or off"),
             ("esker://lab?key=", "key needs"),
+            ("esker://lab?user=@x", "user needs a login name"),
+            ("esker://lab?auth=kerberos", "auth is munge"),
             ("esker://la b", "not allowed in a host name"),
         ] {
             let e = Address::parse(text).unwrap_err().to_string();

@@ -2,6 +2,7 @@
 
 use crate::settings::{Loopback, Settings, Tls};
 use esker::rdf::Services;
+use esker_access::{RoleTable, UserPattern};
 use esker_config::{
     COUNT, DeValue, Key, KeySink, SIZE, Source, TIME, count, size, take_by, text, texts, time,
 };
@@ -40,7 +41,7 @@ impl KeySink for Draft {
 /// Longest lease on files: a change to a file waits until the leases on it end.
 pub const LEASE_MAX: Duration = Duration::from_mins(1);
 
-pub(crate) const KEYS: [Key<Draft>; 39] = [
+pub(crate) const KEYS: [Key<Draft>; 44] = [
     Key {
         path: "listen",
         expected: "\"HOST:PORT\"",
@@ -128,11 +129,53 @@ pub(crate) const KEYS: [Key<Draft>; 39] = [
     Key {
         path: "access.conceal_counts",
         expected: "true or false",
+        set: |d, v| v.as_bool().map(|on| d.settings.access.conceal_counts = on),
+    },
+    Key {
+        path: "access.local",
+        expected: "\"on\" or \"off\": whether other users of this machine need no key",
         set: |d, v| {
-            let DeValue::Boolean(conceal) = v else {
-                return None;
+            d.settings.access.local = match text(v)? {
+                "on" => true,
+                "off" => false,
+                _ => return None,
             };
-            d.settings.access.conceal_counts = *conceal;
+            Some(())
+        },
+    },
+    Key {
+        path: "access.munge",
+        expected: "true or false: whether credentials of Munge are accepted",
+        set: |d, v| v.as_bool().map(|on| d.settings.access.munge = on),
+    },
+    Key {
+        path: "access.munge_socket",
+        expected: "the path of munged's socket",
+        set: |d, v| text(v).map(|t| d.settings.access.munge_socket = Some(t.into())),
+    },
+    Key {
+        path: "access.roles",
+        expected: "a table of login names, \"@GROUP\" or \"*\" with the role \"read\" or \"admin\"; not \"write\": what a user may \
+                   change is not checked yet",
+        set: |d, v| {
+            let mut roles = RoleTable::default();
+            for (who, role) in v.as_table()? {
+                roles.add(who.get_ref(), text(role.get_ref())?).ok()?;
+            }
+            d.settings.access.roles = roles;
+            Some(())
+        },
+    },
+    Key {
+        path: "access.impersonate",
+        expected: "a list of login names or \"@GROUP\" that may ask on behalf of other users",
+        set: |d, v| {
+            let users = texts(v)?
+                .into_iter()
+                .map(|user| user.parse::<UserPattern>().ok());
+            let users: Option<Vec<UserPattern>> = users.collect();
+            let users = users.filter(|users| !users.contains(&UserPattern::Everyone))?;
+            d.settings.access.impersonate = users;
             Some(())
         },
     },
@@ -384,7 +427,8 @@ mod tests {
             "listen = \"0.0.0.0:7\"\ndrain = \"1500ms\"\nlease = \"0s\"\n[limits]\nrequest = \"1MiB\"\nfrontier = 7\n\
              time = \"0s\"\nconnections_each = 9\n\
              [threads]\nreaders = 3\n[sparql]\neach = 5\nmemory_all = \"7GiB\"\nread_origins = [\"*\"]\nservices = [\"http://lab\"]\n\
-             [access]\nloopback = \"socket\"\nstrict_modes = \"refuse\"\n[tls]\ncertificate = \"a\"\nkey = \"b\"\n",
+             [access]\nloopback = \"socket\"\nstrict_modes = \"refuse\"\nlocal = \"on\"\nmunge = true\nimpersonate = [\"svc\", \"@portals\"]\n\
+             [access.roles]\nada = \"admin\"\n\"@staff\" = \"read\"\n[tls]\ncertificate = \"a\"\nkey = \"b\"\n",
         )
         .unwrap();
         assert_eq!(settings.listen, "0.0.0.0:7");
@@ -402,6 +446,9 @@ mod tests {
         assert!(!settings.sparql.services.is_empty());
         assert_eq!(settings.access.loopback, Loopback::Socket);
         assert!(settings.access.strict_modes);
+        assert!(settings.access.local && settings.access.munge);
+        assert_eq!(settings.access.impersonate.len(), 2);
+        assert!(!settings.access.roles.is_empty());
         let catalogue = "[catalogue]\naddress = \"https://a.org\"\nadmin = \"a@b.org\"\nfilter = \"doi LIKE '10.%'\"\npage = 7\n";
         let catalogue = read(catalogue).unwrap().catalogue;
         assert_eq!(catalogue.address.as_deref(), Some("https://a.org"));
@@ -443,6 +490,10 @@ mod tests {
         assert!(
             message("[access]\nloopback = \"on\"\n").contains("\"uid\", \"socket\" or \"off\"")
         );
+        let writes = message("[access.roles]\nada = \"write\"\n");
+        assert!(writes.contains("is not checked yet"), "{writes}");
+        assert!(message("[access]\nimpersonate = [\"*\"]\n").contains("a list of login names"));
+        assert!(message("[access]\nlocal = true\n").contains("\"on\" or \"off\""));
         assert!(
             message("[sparql]\nwrite_origins = [\"*\"]\n").contains("any page could change data")
         );

@@ -305,7 +305,7 @@ impl CallStream {
         let what = CALLS.get(number).map_or("unknown", |call| call.name);
         let admitted = self.service.access.admit(&self.requester, needs, what);
         let bound = admitted.map_err(|denied| denied.message)?.bound();
-        if bound.0.is_none() {
+        if bound.user.is_none() {
             return Ok(request);
         }
         let request =

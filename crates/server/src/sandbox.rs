@@ -5,7 +5,7 @@ use esker_sandbox::Sandbox;
 use std::path::Path;
 
 /// Files that system libraries read: names of hosts, users and time zones, certificates of authorities, facts about the machine.
-const SYSTEM: [&str; 21] = [
+const SYSTEM: [&str; 22] = [
     "/dev/urandom",
     "/etc/gai.conf",
     "/etc/group",
@@ -23,6 +23,7 @@ const SYSTEM: [&str; 21] = [
     "/lib64",
     "/proc",
     "/run/systemd/resolve",
+    "/run/systemd/userdb",
     "/sys/devices/system/cpu",
     "/sys/fs/cgroup",
     "/usr",

@@ -2,6 +2,7 @@
 
 use esker::rdf::Services;
 use esker_access::slots::CONNECTIONS;
+use esker_access::{RoleTable, UserPattern};
 use esker_model::filter::Expr;
 use esker_model::{Error, Result};
 use std::path::PathBuf;
@@ -105,7 +106,7 @@ impl Default for Catalogue {
 }
 
 /// Rules for users of this machine and for the database's folder.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct AccessSettings {
     /// Connections on which a process has the admin role because of its user.
     pub loopback: Loopback,
@@ -113,6 +114,16 @@ pub struct AccessSettings {
     pub strict_modes: bool,
     /// Whether a picture of a lineage does not tell how many of its vertices the principal cannot see.
     pub conceal_counts: bool,
+    /// Whether other users of this machine are known by their processes, without a key.
+    pub local: bool,
+    /// Whether Munge credentials are accepted.
+    pub munge: bool,
+    /// Socket of munged; `None` for the usual one.
+    pub munge_socket: Option<PathBuf>,
+    /// Roles of users with login names, and of groups.
+    pub roles: RoleTable,
+    /// Users that may ask on behalf of other users.
+    pub impersonate: Vec<UserPattern>,
 }
 
 /// Connections on which a process has the admin role because its user owns the database, runs the server, or is root.

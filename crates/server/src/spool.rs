@@ -9,14 +9,13 @@
 use crate::metrics::Metrics;
 use esker::Database;
 use esker::modes::create_private_all;
+use esker_access::accounts::Accounts;
 use esker_model::object::Principal;
 use esker_model::{Error, Result};
 use esker_record::{
     Delivery, FileId, RunOwner, Spool, SpoolFile, SpoolSelection, SpooledRun, deliver_all,
 };
-use nix::unistd::{Uid, User, getgrouplist};
 use std::collections::{BTreeMap, HashSet};
-use std::ffi::CString;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender, TryRecvError};
 use std::sync::{Arc, Mutex};
@@ -236,20 +235,17 @@ impl SpoolPoller {
 
 /// Looks up a user on this machine. An unknown user has no groups.
 fn run_owner_of(user: u32) -> RunOwner {
-    let known = User::from_uid(Uid::from_raw(user)).ok().flatten();
-    let groups = known.as_ref().and_then(|known| {
-        let name = CString::new(known.name.as_str()).ok()?;
-        getgrouplist(&name, known.gid).ok()
-    });
+    let known = Accounts::system().by_uid(user).ok();
+    let gids = known.as_ref().map(|known| known.gids.as_slice());
     RunOwner {
         principal: Principal {
             uid: i64::from(user),
-            gids: groups
+            gids: gids
                 .unwrap_or_default()
-                .into_iter()
-                .map(|gid| i64::from(gid.as_raw()))
+                .iter()
+                .map(|gid| i64::from(*gid))
                 .collect(),
         },
-        name: known.map(|known| known.name),
+        name: known.map(|known| known.login.clone()),
     }
 }

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 #![allow(clippy::print_stdout, reason = "what was skipped must be seen")]
 
+mod certificates;
 mod openssh;
 mod setuid;
 mod tls;

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 /// Whether OpenSSH is installed; prints a message if not.
-fn openssh() -> bool {
+pub(crate) fn openssh() -> bool {
     let there = Command::new("ssh-keygen").arg("-?").output().is_ok();
     if !there {
         println!("skipped: OpenSSH's ssh-keygen is not installed");
@@ -16,7 +16,7 @@ fn openssh() -> bool {
     there
 }
 
-fn keygen(arguments: &[&str], path: &Path) -> PathBuf {
+pub(crate) fn keygen(arguments: &[&str], path: &Path) -> PathBuf {
     let made = Command::new("ssh-keygen")
         .args(["-q", "-C", "ann@lab"])
         .args(arguments)
@@ -34,13 +34,13 @@ fn keygen(arguments: &[&str], path: &Path) -> PathBuf {
 }
 
 /// A running `ssh-agent`, ended when dropped.
-struct Agent {
+pub(crate) struct Agent {
     process: Child,
-    socket: PathBuf,
+    pub(crate) socket: PathBuf,
 }
 
 impl Agent {
-    fn start(folder: &Path) -> Self {
+    pub(crate) fn start(folder: &Path) -> Self {
         let socket = folder.join("agent");
         let process = Command::new("ssh-agent")
             .arg("-D")
@@ -55,7 +55,7 @@ impl Agent {
     }
 
     /// Adds a key to the agent; the passphrase is `secret` where there is one.
-    fn add(&self, folder: &Path, key: &Path) {
+    pub(crate) fn add(&self, folder: &Path, key: &Path) {
         let ask = folder.join("ask");
         std::fs::write(&ask, "#!/bin/sh\necho secret\n").unwrap();
         std::fs::set_permissions(&ask, std::fs::Permissions::from_mode(0o700)).unwrap();

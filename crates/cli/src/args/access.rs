@@ -2,8 +2,7 @@
 
 use super::{FormatArgs, Target};
 use clap::{Args, ValueEnum};
-use esker_access::Role;
-use esker_model::object::Principal;
+use esker_access::{Role, UserBinding};
 use esker_terminal::units::parse_duration;
 use std::str::FromStr as _;
 use std::time::Duration;
@@ -29,10 +28,10 @@ pub(crate) struct GrantArgs {
     /// Role that the key or the token gets
     #[arg(long, value_enum, default_value_t = RoleArg::Read)]
     pub(crate) role: RoleArg,
-    /// Bind the key or the token to a user, by numbers: it reads only what that user may read, whatever --as or `uid` its client sends.
-    /// Role `read` only
-    #[arg(long = "as", value_name = "UID[:GID,…]", value_parser = Principal::from_str)]
-    pub(crate) user: Option<Principal>,
+    /// Bind the key or the token to a user, by login name or by numbers: it reads only what that user may read, whatever --as or `uid`
+    /// its client sends. Role `read` only
+    #[arg(long = "as", value_name = "USER|UID[:GID,…]", value_parser = UserBinding::from_str)]
+    pub(crate) user: Option<UserBinding>,
     /// Lifetime of the rights, as in 8h or 90d [default: no end for a key, 8h for a token]
     #[arg(long = "for", value_name = "TIME", value_parser = parse_days)]
     pub(crate) period: Option<Duration>,

@@ -93,6 +93,7 @@ pub(crate) use esker_terminal::sparql::{AnswerFormat, SparqlArgs};
 
 use clap::{Args, Parser, Subcommand};
 use std::ffi::OsString;
+use std::path::PathBuf;
 
 /// The complete command line.
 #[derive(Debug, Parser)]
@@ -238,6 +239,13 @@ pub(crate) enum Command {
     /// Open the address on standard input in a browser
     #[command(hide = true)]
     OpenAddress,
+    /// Decode the Munge credentials on standard input, for a server in a sandbox
+    #[command(hide = true)]
+    DecodeMunge {
+        /// Socket of munged
+        #[arg(long)]
+        socket: Option<PathBuf>,
+    },
     /// Serve read-only tools to AI assistants (Model Context Protocol)
     Mcp(McpArgs),
     /// Give a key or a token rights on a database, or list the rights

@@ -261,6 +261,7 @@ fn run_command(
         Command::Serve(args) => serve::run(&args, context),
         Command::Console(args) => console::run(&args, context),
         Command::OpenAddress => console::open_address(context),
+        Command::DecodeMunge { socket } => serve::decode_munge(socket.as_deref()),
         Command::Mcp(args) => mcp::run(&args, context),
         Command::Cluster(args) => cluster::run(&args.command, context),
         Command::Site(args) => site::run(&args.command, context),

@@ -5,6 +5,7 @@ use crate::commands::console::Opener;
 use anyhow::Context as _;
 use esker::rdf::Services;
 use esker::rpc::Address;
+use esker_access::munge;
 use esker_sandbox::Level;
 use esker_server::settings::Tls;
 use esker_server::{Server, Settings};
@@ -46,6 +47,9 @@ pub(crate) fn run(args: &ServeArgs, context: &mut Context) -> anyhow::Result<Out
     };
     raise_open_files();
     let opener = args.open.then(Opener::start).transpose()?;
+    if settings.access.munge {
+        start_munge_helpers(&settings)?;
+    }
     let sandbox = restrict(args, &settings, context)?;
     let database = context
         .open_options()
@@ -173,6 +177,24 @@ fn restrict(
             "calls"
         }
     })
+}
+
+/// Starts the processes that decode Munge credentials: in the sandbox, this process cannot start programs.
+fn start_munge_helpers(settings: &Settings) -> anyhow::Result<()> {
+    let program = std::env::current_exe().context("finding this program")?;
+    let socket = settings.access.munge_socket.as_deref();
+    let socket = socket.map(|path| path.display().to_string());
+    let mut arguments = vec!["decode-munge"];
+    if let Some(socket) = &socket {
+        arguments.extend(["--socket", socket]);
+    }
+    Ok(munge::prepare(&program, &arguments)?)
+}
+
+/// `esker decode-munge`: decodes the credentials on standard input for a server in a sandbox.
+pub(crate) fn decode_munge(socket: Option<&Path>) -> anyhow::Result<Outcome> {
+    munge::serve_helper(socket, io::stdin().lock(), io::stdout().lock())?;
+    Ok(Outcome::Done)
 }
 
 /// Starts logging on stderr.

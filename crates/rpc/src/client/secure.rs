@@ -7,8 +7,10 @@ use crate::address::{Address, Encrypt, Trust};
 use crate::limits::CONNECT_MAX;
 use crate::proto;
 use crate::proto::access_client::AccessClient;
+use esker_access::accounts::Accounts;
 use esker_access::proof::EXPORTER_BYTES;
-use esker_access::{Identities, Identity, known_hosts, peer, proof, tls};
+use esker_access::{Identities, Identity, UserCertificate};
+use esker_access::{known_hosts, munge, peer, proof, tls};
 use esker_model::{Error, Result};
 use hyper_util::rt::TokioIo;
 use rustls_pki_types::ServerName;
@@ -318,9 +320,8 @@ async fn identities(trust: &Trust) -> Result<Identities, CallError> {
     run_blocking(move || Identities::of_user(key.as_deref())).await
 }
 
-/// Proves the client's identity by a key: offers the available keys and signs with the first one that has a role. If
-/// none has, later
-/// calls are refused, unless the server identifies the client in another way.
+/// Proves the client's identity: by Munge if the address says so, else by a key or certificate, else by Munge if the server
+/// accepts it. If nothing is accepted, later calls are refused, unless the server identifies the client in another way.
 pub(crate) async fn prove(
     address: &Address,
     exporter: Option<&[u8; EXPORTER_BYTES]>,
@@ -332,6 +333,63 @@ pub(crate) async fn prove(
             "{at} asks for a key, but does not support TLS 1.3, which a proof needs"
         ))
     })?;
+    if address.trust.is_by_munge() {
+        return prove_by_munge(exporter, server).await;
+    }
+    let refused = match prove_by_key(address, exporter, server).await {
+        Err(refused @ CallError::Failed(_)) => refused,
+        done => return done,
+    };
+    // Servers of a cluster know each other by their key only.
+    if address.trust.own.is_some() {
+        return Err(refused);
+    }
+    match server.send_proof(proto::ProveRequest::default()).await {
+        Ok(reply) if reply.munge => {}
+        _ => return Err(refused),
+    }
+    let by_munge = prove_by_munge(exporter, server).await;
+    by_munge.map_err(|e| match (refused, e) {
+        (CallError::Failed(refused), CallError::Failed(e)) => target(format!("{refused}; {e}")),
+        (_, e) => e,
+    })
+}
+
+/// Proves the user of this process by a credential of Munge for this connection.
+async fn prove_by_munge(
+    exporter: &[u8; EXPORTER_BYTES],
+    server: &mut impl ProofTransport,
+) -> Result<(), CallError> {
+    let exporter = *exporter;
+    let credential = run_blocking(move || munge::encode(&exporter)).await?;
+    let request = proto::ProveRequest {
+        munge: credential.into_bytes(),
+        ..Default::default()
+    };
+    server.send_proof(request).await.map(|_| ())
+}
+
+/// Login name that the client asks for: the one in the address, else its own or the only one, if a certificate lists it.
+fn asked_user(trust: &Trust, certificate: &UserCertificate) -> String {
+    if let Some(user) = &trust.user {
+        return user.clone();
+    }
+    if let [login] = certificate.logins() {
+        return login.clone();
+    }
+    let own = Accounts::system().by_uid(peer::own_user());
+    let own = own.map(|own| own.login.clone()).unwrap_or_default();
+    let is_listed = certificate.logins().contains(&own);
+    if is_listed { own } else { String::new() }
+}
+
+/// Proves a key: offers the available keys and certificates, and signs with the first one that has a role.
+async fn prove_by_key(
+    address: &Address,
+    exporter: &[u8; EXPORTER_BYTES],
+    server: &mut impl ProofTransport,
+) -> Result<(), CallError> {
+    let at = address.authority();
     let identities = identities(&address.trust).await?;
     let mut keys: Vec<&Identity> = identities.keys.iter().collect();
     if keys.is_empty() {
@@ -342,10 +400,10 @@ pub(crate) async fn prove(
     }
     // A single key is sent with its proof at once.
     if keys.len() > 1 {
-        let shown = keys.iter().map(|k| k.public.to_openssh());
         let request = proto::ProveRequest {
-            keys: shown.map(Result::unwrap_or_default).collect(),
-            proof: Vec::new(),
+            keys: keys.iter().map(|k| k.offer()).collect(),
+            user: address.trust.user.clone().unwrap_or_default(),
+            ..Default::default()
         };
         let reply = server.send_proof(request).await;
         let reply = reply.map_err(|e| with_notes(e, &identities))?;
@@ -357,26 +415,7 @@ pub(crate) async fn prove(
     }
     let mut refused = None;
     for identity in keys {
-        let (identity, exporter) = (identity.clone(), *exporter);
-        let signed = run_blocking(move || proof::to_text(&identity.prove(&exporter)?));
-        let signed = tokio::time::timeout(SIGN_MAX, signed).await;
-        let signed = signed.unwrap_or_else(|_| {
-            Err(target(format!(
-                "the agent did not sign within {}",
-                seconds(SIGN_MAX)
-            )))
-        });
-        let answer = match signed {
-            Ok(text) => {
-                let request = proto::ProveRequest {
-                    keys: Vec::new(),
-                    proof: text.into_bytes(),
-                };
-                server.send_proof(request).await.map(|_| ())
-            }
-            Err(e) => Err(e),
-        };
-        match answer {
+        match prove_one(&address.trust, identity, exporter, server).await {
             Ok(()) => return Ok(()),
             // Another key may be accepted.
             Err(e @ CallError::Failed(_)) => refused = Some(e),
@@ -390,6 +429,33 @@ pub(crate) async fn prove(
         ))
     };
     Err(refused.map_or_else(none, |e| with_notes(e, &identities)))
+}
+
+/// Signs with one key and sends the proof, with the key's certificate if it has one.
+async fn prove_one(
+    trust: &Trust,
+    identity: &Identity,
+    exporter: &[u8; EXPORTER_BYTES],
+    server: &mut impl ProofTransport,
+) -> Result<(), CallError> {
+    let (trust, identity, exporter) = (trust.clone(), identity.clone(), *exporter);
+    let signed = run_blocking(move || {
+        let certificate = identity.certificate.as_ref();
+        Ok(proto::ProveRequest {
+            proof: proof::to_text(&identity.prove(&exporter)?)?.into_bytes(),
+            certificate: certificate.map(UserCertificate::text).unwrap_or_default(),
+            user: certificate.map_or_else(String::new, |c| asked_user(&trust, c)),
+            ..Default::default()
+        })
+    });
+    let signed = tokio::time::timeout(SIGN_MAX, signed).await;
+    let request = signed.unwrap_or_else(|_| {
+        Err(target(format!(
+            "the agent did not sign within {}",
+            seconds(SIGN_MAX)
+        )))
+    })?;
+    server.send_proof(request).await.map(|_| ())
 }
 
 /// Adds the reasons why other keys were not offered.

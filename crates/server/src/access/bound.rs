@@ -1,4 +1,4 @@
-//! Clients whose key or token is bound to a user (`esker-user`): each of their requests is answered on behalf of that user, whatever the
+//! Clients that are bound to a user (by their key or token, a certificate, Munge or the kernel): each of their requests is answered on behalf of that user, whatever the
 //! request says, or refused.
 
 use crate::calls::reads_graph;
@@ -12,13 +12,17 @@ use esker_rpc::proto::request::Call;
 
 /// The user on whose behalf all requests of a client are answered; `None` if the client may name any principal.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct BoundUser(pub(crate) Option<Principal>);
+pub(crate) struct BoundUser {
+    pub(crate) user: Option<Principal>,
+    /// Whether the client may name other users than its own, except root.
+    pub(crate) impersonates: bool,
+}
 
 impl BoundUser {
     /// Returns the principal for a request that names `said`. A bound client may name a subset of its user's groups; another user is an
     /// error.
     pub(crate) fn principal(&self, said: Option<Principal>) -> Result<Option<Principal>, String> {
-        let Some(user) = &self.0 else {
+        let Some(user) = &self.user else {
             return Ok(said);
         };
         match said {
@@ -27,6 +31,7 @@ impl BoundUser {
                 said.gids.retain(|gid| user.gids.contains(gid));
                 Ok(Some(said))
             }
+            Some(said) if self.impersonates && said.uid > 0 => Ok(Some(said)),
             Some(said) => Err(format!(
                 "the key or token is bound to user {}, and cannot ask on behalf of user {}: leave out `uid` (--as)",
                 user.uid, said.uid
@@ -48,7 +53,7 @@ impl BoundUser {
         mut request: proto::Request,
         what: &str,
     ) -> Result<proto::Request, String> {
-        let Some(user) = &self.0 else {
+        let Some(user) = &self.user else {
             return Ok(request);
         };
         if reads_graph(&request) {
@@ -153,7 +158,10 @@ mod tests {
     }
 
     fn bound() -> BoundUser {
-        BoundUser(Some(principal(1002, &[100, 7])))
+        BoundUser {
+            user: Some(principal(1002, &[100, 7])),
+            impersonates: false,
+        }
     }
 
     fn request(call: Call) -> proto::Request {
@@ -170,6 +178,16 @@ mod tests {
         assert_eq!(bound().principal(said), Ok(Some(principal(1002, &[7]))));
         let refused = bound().principal(Some(principal(0, &[]))).unwrap_err();
         assert!(refused.contains("bound to user 1002"), "{refused}");
+        let portal = BoundUser {
+            impersonates: true,
+            ..bound()
+        };
+        let ada = principal(1001, &[100]);
+        assert_eq!(portal.principal(None), bound().principal(None));
+        assert_eq!(portal.principal(Some(ada.clone())), Ok(Some(ada)));
+        // Root sees everything.
+        assert!(portal.principal(Some(principal(0, &[]))).is_err());
+        assert!(portal.principal(Some(principal(-1, &[]))).is_err());
         let free = BoundUser::default();
         assert_eq!(free.principal(None), Ok(None));
         assert_eq!(

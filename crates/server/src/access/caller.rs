@@ -34,7 +34,7 @@ pub(crate) struct Caller {
     /// Exported keying material of the TLS connection; `None` without TLS 1.3.
     exporter: Option<[u8; EXPORTER_BYTES]>,
     encrypted: bool,
-    proven: Mutex<Option<ProvenKey>>,
+    proven: Mutex<Option<ProvenIdentity>>,
     refusals: AtomicU64,
     /// Connection slot by which the connection is counted.
     slot: Slot,
@@ -48,10 +48,12 @@ enum ClientAddress {
     Tcp { peer: SocketAddr, user: Option<u32> },
 }
 
-/// A key that was proved on a connection.
+/// An identity that was proved on a connection.
 #[derive(Debug, Clone)]
-struct ProvenKey {
-    key: PublicKey,
+struct ProvenIdentity {
+    identity: ClientIdentity,
+    /// Description for messages.
+    who: String,
     /// Whether it is the server's own key, which other servers of the cluster have.
     is_host: bool,
     allowed: Result<ClientRights, Refused>,
@@ -122,7 +124,7 @@ impl Caller {
         &self.slot
     }
 
-    fn proven(&self) -> MutexGuard<'_, Option<ProvenKey>> {
+    fn proven(&self) -> MutexGuard<'_, Option<ProvenIdentity>> {
         self.proven.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -138,13 +140,19 @@ impl Caller {
         self.kernel_user().filter(|user| is_mapped(*user))
     }
 
-    /// User of the client's process, if that user has the admin role here without further proof.
-    fn owner(&self, access: &Access) -> Option<u32> {
+    /// User of the client's process, if that user counts on this connection without further proof.
+    fn counted_user(&self, access: &Access) -> Option<u32> {
         let counts = match (access.loopback, self.from) {
             (Loopback::Uid, _) | (Loopback::Socket, ClientAddress::Unix { .. }) => true,
             (Loopback::Socket, ClientAddress::Tcp { .. }) | (Loopback::Off, _) => false,
         };
-        self.user().filter(|u| counts && access.users.contains(u))
+        self.user().filter(|_| counts)
+    }
+
+    /// User of the client's process, if that user has the admin role here without further proof.
+    fn owner(&self, access: &Access) -> Option<u32> {
+        let user = self.counted_user(access);
+        user.filter(|u| access.users.contains(u))
     }
 
     /// The user or address to which a session of this client is bound.
@@ -191,53 +199,59 @@ impl Caller {
         self.exporter.as_ref()
     }
 
-    /// Notes that the client proved a key; returns its role.
-    pub(super) fn prove(&self, access: &Access, key: PublicKey) -> Result<Role, Refused> {
+    /// Notes that the client proved an identity; returns its rights.
+    pub(super) fn prove(
+        &self,
+        access: &Access,
+        identity: ClientIdentity,
+        who: String,
+    ) -> Result<ClientRights, Refused> {
         let generation = access.rights.generation();
-        let is_host = key.key_data() == access.host.public().key_data();
-        let allowed = self.rights_of_key(access, &key, is_host);
-        let role = allowed.clone().map(|allowed| allowed.role);
-        *self.proven() = Some(ProvenKey {
-            key,
+        let host = access.host.public().key_data();
+        let is_host = matches!(&identity, ClientIdentity::Key(key) if key == host);
+        let allowed = self.rights_of(access, &identity, is_host);
+        *self.proven() = Some(ProvenIdentity {
+            identity,
+            who,
             is_host,
-            allowed,
+            allowed: allowed.clone(),
             until: Instant::now() + RIGHTS_CACHED,
             generation,
         });
-        role
+        allowed
     }
 
-    fn rights_of_key(
+    fn rights_of(
         &self,
         access: &Access,
-        key: &PublicKey,
+        identity: &ClientIdentity,
         is_host: bool,
     ) -> Result<ClientRights, Refused> {
         // A client that can read the host key could serve the database.
         if is_host {
             return Ok(ClientRights::all(Proof::Server));
         }
-        let granted = access.rights.of_key(key.key_data(), self.address())?;
-        Ok(granted.into())
+        let granted = access.role_of(identity, self.address())?;
+        Ok(ClientRights {
+            proof: identity.proof(),
+            ..granted.into()
+        })
     }
 
-    /// Returns the present rights of the key that was proved, if one was.
-    fn allowed_by_key(
-        &self,
-        access: &Access,
-    ) -> Option<Result<ClientRights, (PublicKey, Refused)>> {
+    /// Returns the present rights of the identity that was proved, if one was.
+    fn allowed_by_proof(&self, access: &Access) -> Option<Result<ClientRights, (String, Refused)>> {
         let mut proven = self.proven();
         let found = proven.as_mut()?;
         let generation = access.rights.generation();
         // Rights change, and expire with time.
         if found.generation != generation || Instant::now() >= found.until {
-            found.allowed = self.rights_of_key(access, &found.key, found.is_host);
+            found.allowed = self.rights_of(access, &found.identity, found.is_host);
             found.until = Instant::now() + RIGHTS_CACHED;
             found.generation = generation;
         }
         Some(match &found.allowed {
             Ok(allowed) => Ok(allowed.clone()),
-            Err(refused) => Err((found.key.clone(), refused.clone())),
+            Err(refused) => Err((found.who.clone(), refused.clone())),
         })
     }
 }
@@ -298,7 +312,7 @@ impl Requester {
                 shown("session", cookie)
             }
             _ => match &*self.caller.proven() {
-                Some(proven) => format!("key {}", fingerprint(proven.key.key_data())),
+                Some(proven) => proven.identity.text(),
                 None => self.caller.slot.source().to_string(),
             },
         };
@@ -308,7 +322,7 @@ impl Requester {
     /// Description of the sender for the log and for messages.
     pub(super) fn description(&self) -> String {
         if let Some(proven) = &*self.caller.proven() {
-            return key_text(&proven.key);
+            return proven.who.clone();
         }
         match (self.caller.kernel_user(), &self.token) {
             (_, Some(_)) => "anyone who has that token".to_owned(),
@@ -334,15 +348,36 @@ impl Requester {
         if let Some((_, allowed)) = self.session(access)? {
             return Ok(allowed);
         }
-        match self.caller.allowed_by_key(access) {
-            Some(Ok(allowed)) => Ok(allowed),
-            Some(Err((key, refused))) => Err(Denied::of_key(&key, &refused)),
-            None => Err(self.unauthenticated(access)),
+        match (
+            self.caller.allowed_by_proof(access),
+            self.local_user(access),
+        ) {
+            (Some(Ok(allowed)), _) => Ok(allowed),
+            // A key without rights takes nothing from its user.
+            (_, Some(user)) => {
+                let identity = ClientIdentity::Local(user);
+                let rights = self.caller.rights_of(access, &identity, false);
+                rights.map_err(|e| Denied::of_identity(&format!("user {user}"), &e))
+            }
+            (Some(Err((who, refused))), None) => Err(Denied::of_identity(&who, &refused)),
+            (None, None) => Err(self.unauthenticated(access)),
         }
+    }
+
+    /// User of the sending process, if the server knows other users of this machine by their processes.
+    pub(super) fn local_user(&self, access: &Access) -> Option<u32> {
+        let knows = access.principals.knows_local_users();
+        self.own_user(access).filter(|_| knows)
     }
 
     /// User of the sending process, if that user has the admin role and the request is the process's own.
     fn owner(&self, access: &Access) -> Option<u32> {
+        let user = self.own_user(access);
+        user.filter(|u| access.users.contains(u))
+    }
+
+    /// User of the sending process, if that user counts on the connection and the request is the process's own.
+    fn own_user(&self, access: &Access) -> Option<u32> {
         let own = match self.foreign {
             None => true,
             // Browsers do not use sockets in a folder; but a proxy may forward requests to one.
@@ -351,7 +386,7 @@ impl Requester {
                     && matches!(self.caller.from, ClientAddress::Unix { .. })
             }
         };
-        self.caller.owner(access).filter(|_| own)
+        self.caller.counted_user(access).filter(|_| own)
     }
 
     /// Returns the session of the request's cookie, if there is one, with its present rights.
@@ -415,13 +450,19 @@ impl Requester {
     /// Returns a description of the sender and its rights.
     pub(crate) fn authentication(&self, access: &Access) -> Result<(String, ClientRights), Denied> {
         let rights = self.allowed(access)?;
-        let who = match (rights.proof, self.owner(access)) {
+        let who = match (rights.proof, self.own_user(access)) {
             (Proof::Process, Some(user)) => format!("user {user}"),
+            (Proof::Local, Some(user)) => {
+                format!("user {user} ({})", rights.name.as_deref().unwrap_or("?"))
+            }
             (Proof::Session, _) => match self.session(access)? {
                 Some((session, _)) => session.who,
                 None => self.description(),
             },
-            _ => self.description(),
+            _ => match &rights.name {
+                Some(name) => format!("{} as {name}", self.description()),
+                None => self.description(),
+            },
         };
         Ok((who, rights))
     }
@@ -433,20 +474,16 @@ impl Requester {
         access: &Access,
     ) -> Result<(String, Role, ClientIdentity), Denied> {
         let (who, ClientRights { role, proof, .. }) = self.authentication(access)?;
-        let proven = || {
-            self.caller
-                .proven()
-                .as_ref()
-                .map(|p| p.key.key_data().clone())
-        };
+        let proven = || self.caller.proven().as_ref().map(|p| p.identity.clone());
         let identity = match (proof, self.caller.user(), &self.token) {
             (Proof::Process, Some(user), _) => Some(ClientIdentity::User(user)),
+            (Proof::Local, Some(user), _) => Some(ClientIdentity::Local(user)),
             (Proof::Token, _, Some(shown)) => {
                 let name = access.rights.of_token(shown).map(|(_, name)| name);
                 let hash = token::hash_of(shown);
                 name.ok().map(|name| ClientIdentity::Token { hash, name })
             }
-            (Proof::Key | Proof::Server, ..) => proven().map(ClientIdentity::Key),
+            (Proof::Key | Proof::Server | Proof::Certificate | Proof::Munge, ..) => proven(),
             _ => None,
         };
         match identity {
@@ -471,7 +508,7 @@ impl Requester {
         match access.rights.of_token(token) {
             Ok((granted, _)) => Ok(ClientRights {
                 proof: Proof::Token,
-                ..granted.into()
+                ..access.listed(granted).into()
             }),
             Err(refused) => Err({
                 self.caller.slot.failed();
@@ -564,9 +601,8 @@ impl Denied {
         }
     }
 
-    /// Refusal of a key without rights.
-    pub(super) fn of_key(key: &PublicKey, refused: &Refused) -> Self {
-        let name = key_text(key);
+    /// Refusal of a key, a certificate or a user without rights.
+    pub(super) fn of_identity(name: &str, refused: &Refused) -> Self {
         let words = format!("{name} is refused: {}", refused.client_message());
         Self::forbidden(refused.word(), words).logged(format!("{name} is refused: {refused}"))
     }

@@ -6,6 +6,7 @@
 mod bound;
 mod caller;
 pub(crate) mod needs;
+mod principals;
 mod prove;
 pub(crate) mod table;
 
@@ -22,12 +23,14 @@ use esker_access::grants::RightsEntry;
 use esker_access::host_key::NAME;
 use esker_access::origin_check::{ForeignRequest, OriginHeaders};
 use esker_access::{
-    Folder, Granted, HostKey, KeyData, Refused, Rights, Role, fingerprint, peer, strict_modes, tls,
+    Folder, Granted, HostKey, KeyData, Refused, Rights, Role, UserCertificate, fingerprint, peer,
+    strict_modes, tls,
 };
 use esker_model::object::Principal;
 use esker_model::{Error, Result};
 use http::{Request, Response, StatusCode};
 use needs::{Needs, READ};
+use principals::PrincipalRules;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
@@ -47,6 +50,8 @@ pub(crate) struct Access {
     users: Vec<u32>,
     /// Connections on which these users have that role.
     loopback: Loopback,
+    /// Users with login names.
+    principals: PrincipalRules,
     metrics: Arc<Metrics>,
     /// Sessions of browsers.
     sessions: Sessions,
@@ -72,6 +77,7 @@ impl Access {
             folder,
             users,
             loopback: settings.access.loopback,
+            principals: PrincipalRules::of(&settings.access)?,
             metrics,
             sessions: Sessions::default(),
             origins: settings.sparql.origins().map(str::to_owned).collect(),
@@ -136,7 +142,7 @@ impl Access {
             RouteLookup::OtherMethods(_) | RouteLookup::Nothing => READ,
         };
         Err(match (self.admit(requester, needs, path), found) {
-            (Ok(admitted), RouteLookup::Listed(entry)) => match admitted.bound().0 {
+            (Ok(admitted), RouteLookup::Listed(entry)) => match admitted.bound().user {
                 Some(user) if !entry.per_user => {
                     let denied = Denied::forbidden("bound", BoundUser::refusal(&user, path));
                     self.refused(requester, denied, path).response(request)
@@ -179,20 +185,41 @@ impl Access {
         known: &ClientIdentity,
         from: IpAddr,
     ) -> std::result::Result<Granted, Refused> {
-        let admin = Granted {
-            role: Role::Admin,
-            user: None,
-            comment: String::new(),
-            until: None,
-        };
+        let admin = Granted::new(Role::Admin);
         match known {
             ClientIdentity::User(user) if self.users.contains(user) => Ok(admin),
             ClientIdentity::User(_) => Err(Refused::Revoked),
             // A client that can read the host key could serve the database.
             ClientIdentity::Key(key) if key == self.host.public().key_data() => Ok(admin),
-            ClientIdentity::Key(key) => self.rights.of_key(key, from),
-            ClientIdentity::Token { hash, .. } => Ok(self.rights.of_token_hash(hash)?.0),
+            ClientIdentity::Key(key) => Ok(self.listed(self.rights.of_key(key, from)?)),
+            ClientIdentity::Token { hash, .. } => {
+                Ok(self.listed(self.rights.of_token_hash(hash)?.0))
+            }
+            ClientIdentity::Certificate { certificate, login } => {
+                let granted = self.rights.of_certificate(certificate, login, from)?;
+                Ok(self.listed(granted))
+            }
+            ClientIdentity::Local(user) if self.principals.knows_local_users() => {
+                self.role_of_user(*user)
+            }
+            ClientIdentity::Munge(user) if self.principals.munge().is_some() => {
+                self.role_of_user(*user)
+            }
+            ClientIdentity::Local(_) | ClientIdentity::Munge(_) => Err(Refused::Revoked),
         }
+    }
+
+    /// Rights with the role that the configuration lists for their user.
+    fn listed(&self, granted: Granted) -> Granted {
+        let accounts = self.rights.accounts();
+        self.principals.with_listed_role(granted, accounts)
+    }
+
+    /// Rights of a user who has no other right than by the configuration.
+    fn role_of_user(&self, user: u32) -> std::result::Result<Granted, Refused> {
+        let granted = self.rights.of_user(user)?;
+        let accounts = self.rights.accounts();
+        self.principals.only_listed_role(granted, accounts)
     }
 
     /// Sessions of browsers with the console.
@@ -336,6 +363,12 @@ pub(crate) enum Proof {
     Process,
     /// The client proved an SSH key.
     Key,
+    /// The client proved an SSH key with a certificate.
+    Certificate,
+    /// The kernel named the user of the client's process, who is not an owner of the database.
+    Local,
+    /// Munge named the user of the client's process on another machine.
+    Munge,
     /// The request had a token.
     Token,
     /// The request had the cookie of a session.
@@ -350,6 +383,9 @@ impl Proof {
         match self {
             Self::Process => "process",
             Self::Key => "key",
+            Self::Certificate => "certificate",
+            Self::Local => "local",
+            Self::Munge => "munge",
             Self::Token => "token",
             Self::Session => "session",
             Self::Server => "server",
@@ -365,6 +401,8 @@ pub(crate) struct ClientRights {
     pub(crate) user: Option<Principal>,
     /// Login name of the client's user, if it is known.
     pub(crate) name: Option<Arc<str>>,
+    /// Whether the client may ask on behalf of other users, although it is limited to one.
+    pub(crate) impersonates: bool,
     pub(crate) proof: Proof,
 }
 
@@ -375,6 +413,7 @@ impl ClientRights {
             role: Role::Admin,
             user: None,
             name: None,
+            impersonates: false,
             proof,
         }
     }
@@ -385,7 +424,8 @@ impl From<Granted> for ClientRights {
         Self {
             role: granted.role,
             user: granted.user,
-            name: None,
+            name: granted.login,
+            impersonates: granted.impersonates,
             proof: Proof::Key,
         }
     }
@@ -403,7 +443,11 @@ impl Admitted {
 
     /// The user to whom the answer is limited.
     pub(crate) fn bound(&self) -> BoundUser {
-        BoundUser(self.rights().and_then(|rights| rights.user.clone()))
+        let rights = self.rights();
+        BoundUser {
+            user: rights.and_then(|rights| rights.user.clone()),
+            impersonates: rights.is_some_and(|rights| rights.impersonates),
+        }
     }
 }
 
@@ -422,17 +466,47 @@ pub(crate) enum ClientIdentity {
     Key(KeyData),
     /// A token, of which only the hash is kept.
     Token { hash: String, name: String },
+    /// A certificate, and the login name in it as which the client is answered.
+    Certificate {
+        certificate: Arc<UserCertificate>,
+        login: Arc<str>,
+    },
+    /// The user of its process, who is not an owner of the database.
+    Local(u32),
+    /// The user of its process on another machine, by Munge.
+    Munge(u32),
 }
 
 impl ClientIdentity {
-    /// Hash that distinguishes identities.
-    pub(crate) fn digest(&self) -> [u8; 32] {
-        let text = match self {
+    /// Text that distinguishes identities.
+    pub(crate) fn text(&self) -> String {
+        match self {
             Self::User(user) => format!("user {user}"),
             Self::Key(key) => format!("key {}", fingerprint(key)),
             Self::Token { hash, .. } => format!("token {hash}"),
-        };
-        *blake3::hash(text.as_bytes()).as_bytes()
+            Self::Certificate { certificate, login } => {
+                format!("certificate {} {login}", fingerprint(certificate.key()))
+            }
+            Self::Local(user) => format!("local {user}"),
+            Self::Munge(user) => format!("munge {user}"),
+        }
+    }
+
+    /// Hash that distinguishes identities.
+    pub(crate) fn digest(&self) -> [u8; 32] {
+        *blake3::hash(self.text().as_bytes()).as_bytes()
+    }
+
+    /// The proof by which the identity is known.
+    pub(crate) fn proof(&self) -> Proof {
+        match self {
+            Self::User(_) => Proof::Process,
+            Self::Key(_) => Proof::Key,
+            Self::Token { .. } => Proof::Token,
+            Self::Certificate { .. } => Proof::Certificate,
+            Self::Local(_) => Proof::Local,
+            Self::Munge(_) => Proof::Munge,
+        }
     }
 }
 

@@ -1,14 +1,16 @@
 //! The service by which clients prove keys and administrators grant rights.
 
-use super::Access;
 use super::caller::{Caller, Denied, Requester, key_text};
 use super::needs::ADMIN;
+use super::{Access, ClientIdentity};
 use crate::http::SESSION_PREFIX;
 use crate::service::Service;
 use esker_access::authorized::Terms;
+use esker_access::binding::is_login;
+use esker_access::blocking::run_blocking;
 use esker_access::prove::{Authentication, Unproved};
 use esker_access::token::TokenRights;
-use esker_access::{PublicKey, Refused, Role, fingerprint, grants};
+use esker_access::{KeyData, PublicKey, Refused, Role, UserCertificate, fingerprint, grants};
 use esker_model::Error;
 use esker_rpc::proto;
 use esker_rpc::proto::access_server::{Access as Calls, AccessServer};
@@ -51,50 +53,159 @@ pub(crate) fn prove(
 ) -> Result<proto::ProveReply, Status> {
     let access = &service.access;
     let caller: &Caller = &requester.caller;
+    if !request.user.is_empty() && !is_login(&request.user) {
+        return Err(invalid("`user` is not a login name"));
+    }
+    if !request.munge.is_empty() {
+        return prove_by_munge(access, requester, &request.munge);
+    }
+    let munge = access.principals.munge().is_some();
     let proving = Authentication {
         rights: &access.rights,
         host: Some(access.host.public().key_data()),
         slot: caller.slot(),
         from: caller.address(),
         exporter: caller.exporter(),
+        certificates: Some(&request.user),
+        has_other_ways: has_other_ways(access, requester),
     };
     let shown = proving
         .check(&request.keys, &request.proof)
-        .map_err(|unproved| {
-            let words = unproved.to_string();
-            let denied = match unproved {
-                Unproved::Hindered(_) => {
-                    access.count_refused("hindered");
-                    return Denied::unauthenticated("hindered", words).status();
-                }
-                Unproved::NoneUsable(keys) => none_usable(&keys),
-                Unproved::Unbound => Denied::unauthenticated("plain", words),
-                Unproved::Wrong(_) => Denied::unauthenticated("bad_proof", words),
-            };
-            access.refused(requester, denied, "Prove").status()
-        })?;
-    let mut reply = proto::ProveReply {
-        usable: shown.usable,
-        ..Default::default()
-    };
+        .map_err(|unproved| unproved_status(access, requester, &unproved))?;
     let Some(key) = shown.proved else {
-        return Ok(reply);
+        return Ok(proto::ProveReply {
+            usable: shown.usable,
+            munge,
+            ..Default::default()
+        });
     };
     let comment = access.rights.comment_of(&key);
-    let key = PublicKey::new(key, comment.clone());
-    match caller.prove(access, key.clone()) {
-        Ok(role) => {
-            tracing::info!(peer = %caller.address_text(), who = %key_text(&key), %role, "a key was proved");
-            role.name().clone_into(&mut reply.role);
-            reply.comment = comment;
-            Ok(reply)
+    let identity = if request.certificate.is_empty() {
+        let who = key_text(&PublicKey::new(key.clone(), comment.clone()));
+        Ok((ClientIdentity::Key(key), who))
+    } else {
+        certified(access, caller, &key, request)
+    };
+    let (identity, who) = identity.map_err(|denied| {
+        caller.slot().failed();
+        access.refused(requester, denied, "Prove").status()
+    })?;
+    let reply = proved(access, requester, identity, who)?;
+    Ok(proto::ProveReply {
+        usable: shown.usable,
+        comment,
+        munge,
+        ..reply
+    })
+}
+
+/// Whether a client may be authenticated without a key: then a key without rights is no failed attempt.
+fn has_other_ways(access: &Access, requester: &Requester) -> bool {
+    access.principals.munge().is_some() || requester.local_user(access).is_some()
+}
+
+/// Notes the identity that a client proved, and answers with its rights.
+fn proved(
+    access: &Access,
+    requester: &Requester,
+    identity: ClientIdentity,
+    who: String,
+) -> Result<proto::ProveReply, Status> {
+    let caller: &Caller = &requester.caller;
+    let is_key = matches!(identity, ClientIdentity::Key(_));
+    let proof = identity.proof().name();
+    match caller.prove(access, identity, who.clone()) {
+        Ok(rights) => {
+            let user = rights.name.as_deref().unwrap_or_default();
+            tracing::info!(peer = %caller.address_text(), %who, user, role = %rights.role, "a {proof} was proved");
+            Ok(proto::ProveReply {
+                role: rights.role.name().to_owned(),
+                user: user.to_owned(),
+                ..Default::default()
+            })
         }
         Err(refused) => {
-            caller.slot().failed();
-            let denied = Denied::of_key(&key, &refused);
+            if !is_key || !has_other_ways(access, requester) {
+                caller.slot().failed();
+            }
+            let denied = Denied::of_identity(&who, &refused);
             Err(access.refused(requester, denied, "Prove").status())
         }
     }
+}
+
+/// Returns the identity of the owner of a certificate whose key was proved.
+fn certified(
+    access: &Access,
+    caller: &Caller,
+    key: &KeyData,
+    request: &proto::ProveRequest,
+) -> Result<(ClientIdentity, String), Denied> {
+    let bad = |why: String| Denied::unauthenticated("bad_proof", why);
+    let certificate = UserCertificate::parse(&request.certificate).map_err(bad)?;
+    if certificate.key() != key {
+        return Err(bad(
+            "the certificate is for another key than the proof".into()
+        ));
+    }
+    let who = certificate.description();
+    let logins = access
+        .rights
+        .logins_of(&certificate, &request.user, caller.address())
+        .map_err(|refused| Denied::of_identity(&who, &refused))?;
+    let [login] = logins.as_slice() else {
+        let words = format!(
+            "{who} is for several users: name one by ?user=NAME in the address ({})",
+            logins.join(", ")
+        );
+        return Err(Denied::forbidden("certificate", words));
+    };
+    let login = login.as_str().into();
+    let certificate = Arc::new(certificate);
+    Ok((ClientIdentity::Certificate { certificate, login }, who))
+}
+
+/// Accepts a client by a Munge credential that was made for its connection.
+fn prove_by_munge(
+    access: &Access,
+    requester: &Requester,
+    credential: &[u8],
+) -> Result<proto::ProveReply, Status> {
+    let caller: &Caller = &requester.caller;
+    if let Some(words) = caller.slot().hindered() {
+        let hindered = Unproved::Hindered(words);
+        return Err(unproved_status(access, requester, &hindered));
+    }
+    let Some(decoder) = access.principals.munge() else {
+        let words = "this server accepts no Munge credentials (`munge = true` in [access] of its configuration)";
+        let denied = Denied::unauthenticated("bad_proof", words.into());
+        return Err(access.refused(requester, denied, "Prove").status());
+    };
+    let Some(exporter) = caller.exporter() else {
+        return Err(unproved_status(access, requester, &Unproved::Unbound));
+    };
+    let user = run_blocking(|| decoder.user_of(credential, exporter)).map_err(|why| {
+        caller.slot().failed();
+        let denied = Denied::unauthenticated("bad_proof", why);
+        access.refused(requester, denied, "Prove").status()
+    })?;
+    let who = format!("user {user} by Munge");
+    proved(access, requester, ClientIdentity::Munge(user), who)
+}
+
+/// Response to a client that proved nothing.
+fn unproved_status(access: &Access, requester: &Requester, unproved: &Unproved) -> Status {
+    let words = unproved.to_string();
+    let denied = match unproved {
+        Unproved::Hindered(_) => {
+            access.count_refused("hindered");
+            return Denied::unauthenticated("hindered", words).status();
+        }
+        Unproved::NoneUsable(keys) => none_usable(keys),
+        Unproved::Unbound => Denied::unauthenticated("plain", words),
+        Unproved::Wrong(_) => Denied::unauthenticated("bad_proof", words),
+    };
+    access.refused(requester, denied, "Prove").status()
 }
 
 /// Refusal that lists every offered key with the reason why it has no rights.

@@ -34,7 +34,7 @@ struct Lab {
 }
 
 /// An address of this machine that is not loopback.
-fn outside() -> Option<String> {
+pub(crate) fn outside() -> Option<String> {
     let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
     socket.connect("192.0.2.77:9").ok()?;
     let address = socket.local_addr().ok()?.ip();
@@ -98,8 +98,8 @@ impl Lab {
     fn prove(&self, channel: &Channel, proof: &[u8]) -> Result<proto::ProveReply, Status> {
         let mut client = AccessClient::new(channel.clone());
         let request = proto::ProveRequest {
-            keys: Vec::new(),
             proof: proof.to_vec(),
+            ..Default::default()
         };
         let reply = self.runtime.block_on(client.prove(request));
         reply.map(tonic::Response::into_inner)
@@ -117,7 +117,7 @@ impl Lab {
     }
 }
 
-struct SingleConnection(Option<TlsStream<TcpStream>>);
+pub(crate) struct SingleConnection(pub(crate) Option<TlsStream<TcpStream>>);
 
 impl tower_service::Service<http::Uri> for SingleConnection {
     type Response = TokioIo<TlsStream<TcpStream>>;

@@ -240,7 +240,7 @@ fn failed_proofs_are_answered_ever_later() {
     let show = |key: &str| {
         let request = proto::ProveRequest {
             keys: vec![key.to_owned()],
-            proof: Vec::new(),
+            ..Default::default()
         };
         let kind = "content-type: application/x-protobuf";
         post(&served, "/api/v1/prove", kind, &request.encode_to_vec())

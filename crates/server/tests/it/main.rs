@@ -22,6 +22,7 @@ mod open_files;
 mod openlineage;
 mod pages;
 mod plain;
+mod principals;
 mod producers;
 mod raw;
 mod rdf_rights;

@@ -254,8 +254,8 @@ impl Wire {
         let exporter = tls::exporter_of(self.stream.get_ref().1).unwrap();
         let signature = Identity::of_host(key.clone()).prove(&exporter).unwrap();
         let request = proto::ProveRequest {
-            keys: Vec::new(),
             proof: proof::to_text(&signature).unwrap().into_bytes(),
+            ..Default::default()
         };
         self.send("POST /api/v1/prove", &[], &request.encode_to_vec())
     }

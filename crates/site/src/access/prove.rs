@@ -32,6 +32,8 @@ impl Access {
             slot: caller.slot(),
             from: caller.ip(),
             exporter: caller.exporter.as_ref(),
+            certificates: None,
+            has_other_ways: false,
         };
         let shown = authentication
             .check(&request.keys, &request.proof)

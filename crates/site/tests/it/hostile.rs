@@ -86,7 +86,12 @@ impl Reached {
         let tls = Tls::new(&[b"http/1.1"]).unwrap();
         let connector = TlsConnector::from(tls.config());
         let stream = connector.connect(Tls::name().unwrap(), stream).await;
-        let body = proto::ProveRequest { keys, proof }.encode_to_vec();
+        let body = proto::ProveRequest {
+            keys,
+            proof,
+            ..Default::default()
+        };
+        let body = body.encode_to_vec();
         request(stream.unwrap(), "POST /api/v1/prove", &body).await
     }
 }
