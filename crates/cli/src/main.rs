@@ -5,6 +5,7 @@
 
 mod args;
 mod commands;
+mod file_attributes;
 mod graph;
 mod near;
 mod nofollow;

@@ -1,12 +1,12 @@
 //! Opening files component by component from the root without following links, so that concurrent renames cannot redirect the path.
 
-use esker_model::namespace::Acl;
+use crate::file_attributes::{FileAt, NFS4_NAMES, nfs4_list};
+use esker_model::namespace::{ACL_ACCESS, Acl, Nfs4Acl};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
-use rustix::io::Errno;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
 /// Flags for a folder that is only opened to reach its entries.
@@ -25,9 +25,6 @@ const READ: OFlags = OFlags::RDONLY
     .union(OFlags::NONBLOCK)
     .union(OFlags::NOCTTY)
     .union(OFlags::CLOEXEC);
-
-/// Largest size of an access control list that is read, in bytes; a larger one counts as unreadable.
-const ACL_BYTES_MAX: usize = 1 << 12;
 
 /// An opened file with its metadata and that of the folders above it, the root first. Where there is an access control list,
 /// the bits of a mode are the permissions that all users of a class have.
@@ -64,26 +61,34 @@ fn at(
     Ok(OpenedFile { file, stat, above })
 }
 
-/// Returns the metadata of an open file or folder. If its access control list cannot be read, only the owner keeps permissions.
+/// Returns the metadata of an open file or folder. Where an access control list cannot be read, at most the owner keeps permissions.
 fn stat_of(file: impl AsFd) -> io::Result<Stat> {
     let mut stat = rustix::fs::fstat(&file)?;
+    let at = FileAt::Open(file.as_fd());
+    let is_directory = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
+    for name in NFS4_NAMES {
+        let list = match at.get(name) {
+            Ok(None) => continue,
+            // Nobody is known by name, which permits least.
+            Ok(Some(value)) => nfs4_list(name, &value, &mut |_| None).unwrap_or_default(),
+            Err(_) => Nfs4Acl::default(),
+        };
+        stat.st_mode &= !0o777 | list.common_mode(is_directory);
+        return Ok(stat);
+    }
     // A list with an empty mask is not consulted by the kernel.
     if stat.st_mode & 0o070 == 0 {
         return Ok(stat);
     }
-    let mut value = [0; ACL_BYTES_MAX];
-    // A folder that is only opened to reach its entries has no attributes of its own.
-    let place = format!("/proc/self/fd/{}", file.as_fd().as_raw_fd());
-    let length = rustix::fs::getxattr(place, "system.posix_acl_access", &mut value);
-    let common = match length {
-        Ok(length) => value.get(..length).map(Acl::parse),
-        Err(Errno::NODATA | Errno::NOTSUP) => return Ok(stat),
+    let list = match at.get(ACL_ACCESS) {
+        Ok(Some(value)) => Acl::parse(&value).ok(),
+        Ok(None) => return Ok(stat),
         Err(_) => None,
     };
-    stat.st_mode &= match common {
-        Some(Ok(Some(acl))) => !0o077 | common_mode(&acl),
-        Some(Ok(None)) => !0,
-        Some(Err(_)) | None => !0o077,
+    stat.st_mode &= match list {
+        Some(Some(acl)) => !0o077 | common_mode(&acl),
+        Some(None) => !0,
+        None => !0o077,
     };
     Ok(stat)
 }
@@ -126,6 +131,7 @@ pub(crate) fn folder_at(folder: impl AsFd, name: &OsStr) -> io::Result<(File, St
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::io::Errno;
 
     #[test]
     fn a_class_has_what_all_of_its_users_have() {

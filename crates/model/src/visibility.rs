@@ -6,14 +6,14 @@
 //! group and mode bits. Objects store them as attributes ([`Access::of_attributes`]), files in their inodes
 //! ([`Access::of_file`]), RDF graphs in the graph `urn:esker:rights`. [`Access::allows`] decides for all of them: the
 //! first of the classes owner, group and others that the principal belongs to counts, as for files (POSIX.1-2017, 4.5). The
-//! access control list of a file divides the class of the group ([`Acl`]).
+//! access control list of a file divides the class of the group ([`Acl`]), or replaces the classes ([`Nfs4Acl`]).
 //!
 //! [`sees`] decides what a principal may see of the graph: the engine, a cluster's servers and searches over columns of
 //! objects only gather what is stored of an [`ItemAccess`]. A file must be reachable as well: each directory on the path of
 //! one of its names must let the principal search it. Vertices that are neither objects nor files are visible to
 //! everybody.
 
-use crate::namespace::{Acl, Inode, Kind};
+use crate::namespace::{Acl, Inode, Kind, Nfs4Acl};
 use crate::object::{MODE_DEFAULT, Principal};
 use crate::value::{Properties, Value};
 
@@ -24,6 +24,15 @@ pub const WRITE: i64 = 0o2;
 /// Permission bit for searching a directory or executing a file, within one class of mode bits.
 pub const SEARCH: i64 = 0o1;
 
+/// An access control list of a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AccessList {
+    /// A list of POSIX. The bits of the group in the mode are its mask.
+    Posix(Acl),
+    /// A list of `NFSv4`, which decides alone: the mode is not consulted.
+    Nfs4(Nfs4Acl),
+}
+
 /// Owner, group and permission bits of one item.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Access {
@@ -33,8 +42,8 @@ pub struct Access {
     pub group: Option<i64>,
     /// Permission bits; for a file with its type bits.
     pub mode: i64,
-    /// Access control list of a file that has one. The bits of the group in `mode` are its mask then.
-    pub acl: Option<Acl>,
+    /// Access control list of a file that has one.
+    pub acl: Option<AccessList>,
 }
 
 impl Access {
@@ -64,7 +73,7 @@ impl Access {
             owner: inode.uid.into(),
             group: Some(inode.gid.into()),
             mode: inode.mode.into(),
-            acl: inode.access_acl(),
+            acl: inode.access_list(),
         }
     }
 
@@ -73,11 +82,18 @@ impl Access {
         let Some(principal) = principal.filter(|a| !a.is_superuser()) else {
             return self.allows_superuser(principal.is_some(), bits);
         };
+        let wanted = (bits & 7) as u8;
+        if let Some(AccessList::Nfs4(acl)) = &self.acl {
+            let owners = (self.owner, self.group);
+            return acl.allows(principal, owners, self.is_directory(), wanted);
+        }
         let class = if principal.uid == self.owner {
             6
-        } else if let Some(acl) = self.acl.as_ref().filter(|_| self.mode & 0o070 != 0) {
+        } else if let Some(AccessList::Posix(acl)) = &self.acl
+            && self.mode & 0o070 != 0
+        {
             // A list with an empty mask is not consulted, as in Linux (`acl_permission_check`).
-            return acl.allows(principal, self.group, (bits & 7) as u8);
+            return acl.allows(principal, self.group, wanted);
         } else if self
             .group
             .is_some_and(|group| principal.gids.contains(&group))
@@ -92,9 +108,17 @@ impl Access {
     /// Decides for user 0, who executes only files that somebody may execute and may do everything else, and for the
     /// owner of the database, who may do everything.
     fn allows_superuser(&self, named: bool, bits: i64) -> bool {
-        let kind = u32::try_from(self.mode).unwrap_or(0) & Kind::MASK;
-        let executes = named && kind != 0 && kind != Kind::Directory.bits() && bits & SEARCH != 0;
+        let executes = named && self.kind() != 0 && !self.is_directory() && bits & SEARCH != 0;
         !executes || self.mode & 0o111 != 0
+    }
+
+    /// Returns the type bits of the mode; 0 for an item that is no file.
+    fn kind(&self) -> u32 {
+        u32::try_from(self.mode).unwrap_or(0) & Kind::MASK
+    }
+
+    fn is_directory(&self) -> bool {
+        self.kind() == Kind::Directory.bits()
     }
 }
 

@@ -35,7 +35,8 @@ pub(crate) fn of(number: u64, inode: &Inode) -> FileAttr {
         ctime: time(inode.ctime),
         crtime: time(inode.btime),
         kind: kind(inode.kind()),
-        perm: (inode.mode & 0o7777) as u16,
+        // The kernel checks permissions by this mode, and knows no lists of NFSv4.
+        perm: (inode.judged_mode() & 0o7777) as u16,
         nlink: inode.links,
         uid: inode.uid,
         gid: inode.gid,

@@ -7,8 +7,8 @@ use crate::attributes;
 use crate::content::Opened;
 use esker_model::VertexId;
 use esker_model::namespace::{
-    ACL_ACCESS, ACL_DEFAULT, Content, DEEP_PATH_BYTES_MAX, Errno, FileError, Handle, Inode, Kind,
-    Name, NamePath, PATH_BYTES_MAX, SEAL_BYTES, root,
+    ACL_DEFAULT, Content, DEEP_PATH_BYTES_MAX, Errno, FileError, Handle, Inode, Kind, Name,
+    NamePath, PATH_BYTES_MAX, SEAL_BYTES, root,
 };
 use esker_model::version::Version;
 use parking_lot::{Mutex, MutexGuard};
@@ -147,7 +147,7 @@ impl Node {
         let has = |acl: &[u8]| inode.xattrs.iter().any(|(name, _)| name == acl);
         let inherited = has(ACL_DEFAULT);
         state.inherits = inode.is_directory() && (inode.mode & 0o2000 != 0 || inherited);
-        state.without_acls = (!inherited && !has(ACL_ACCESS)).then(Instant::now);
+        state.without_acls = (!inode.has_acl()).then(Instant::now);
         state.object = match &inode.content {
             Content::Object(path) => Some(path.as_slice().into()),
             _ => None,

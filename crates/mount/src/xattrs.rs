@@ -3,7 +3,7 @@
 use crate::attributes::{self, FsSpace};
 use crate::files::{Answer, Files};
 use crate::nodes::Node;
-use esker_model::namespace::{Change, SpaceBy, XattrMode, is_acl};
+use esker_model::namespace::{Change, INODE_FLAGS, PROJECT_ID, SpaceBy, XattrMode, is_acl};
 use esker_model::object::Principal;
 use fuser::Errno;
 use std::sync::Arc;
@@ -34,7 +34,9 @@ impl Files {
     pub(crate) fn xattr_names(&self, principal: &Principal, node: &Arc<Node>) -> Answer<Vec<u8>> {
         let mut names = Vec::new();
         for (name, _) in self.stat(node)?.xattrs {
-            if principal.uid != 0 && name.starts_with(b"trusted.") {
+            // What a scan read besides has no names of the kernel.
+            let is_scanned = [PROJECT_ID, INODE_FLAGS].contains(&&*name);
+            if is_scanned || principal.uid != 0 && name.starts_with(b"trusted.") {
                 continue;
             }
             names.extend_from_slice(&name);

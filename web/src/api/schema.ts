@@ -1266,6 +1266,8 @@ export interface components {
             btime?: string;
             /** @description target of a symbolic link */
             target?: string | null;
+            /** @description entries of access control lists, as `getfacl` prints them */
+            acl?: string[];
         };
         Entries: {
             entries: components["schemas"]["File"][];

@@ -58,7 +58,7 @@ pub(crate) use mcp::McpArgs;
 pub(crate) use mount::{MountArgs, UmountArgs};
 pub(crate) use namespace::{
     ChmodArgs, ChownArgs, DfArgs, DuArgs, LnArgs, LsArgs, MkdirArgs, MvArgs, NamespaceArgs,
-    NamespaceCommand, NamespaceExplainArgs, RmArgs, StatArgs, TouchArgs,
+    NamespaceCommand, NamespaceExplainArgs, RmArgs, StatArgs, TouchArgs, TreeOptions,
 };
 pub(crate) use object::{
     IdentityArgs, ObjectArgs, ObjectCommand, ObjectCreateArgs, ObjectDeleteArgs, ObjectGetArgs,

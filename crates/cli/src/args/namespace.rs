@@ -278,6 +278,15 @@ pub(crate) struct TreeOptions {
     /// Skip files and directories with this name (may be given again)
     #[arg(long, value_name = "NAME")]
     pub(crate) exclude: Vec<OsString>,
+    /// Store extended attributes whose names match a pattern, as 'user.*' (may be given again)
+    #[arg(long, value_name = "PATTERN")]
+    pub(crate) xattrs: Vec<String>,
+    /// Store project ids; this opens each file
+    #[arg(long)]
+    pub(crate) project_ids: bool,
+    /// Domain whose names in access lists of NFSv4 are users of this machine [default: that of idmapd.conf, else the host's]
+    #[arg(long, value_name = "DOMAIN")]
+    pub(crate) nfs4_domain: Option<String>,
     /// Continue an interrupted import. Every import does: entries that exist are compared, and written only if they changed
     #[arg(long)]
     pub(crate) resume: bool,

@@ -25,6 +25,7 @@ mod kill;
 mod mount;
 mod moving;
 mod names;
+mod names_acls;
 mod names_cluster;
 mod names_graph;
 mod normalise;

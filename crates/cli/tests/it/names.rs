@@ -67,7 +67,7 @@ fn esker_bytes(folder: &Path, args: &[&OsStr]) -> Output {
         .unwrap()
 }
 
-fn done(folder: &Path, args: &[&str]) -> String {
+pub(crate) fn done(folder: &Path, args: &[&str]) -> String {
     let out = esker(folder, args);
     assert!(out.status.success(), "{args:?}: {}", text(&out.stderr));
     text(&out.stdout)
@@ -85,7 +85,7 @@ pub(crate) fn sound(folder: &Path) {
     );
 }
 
-fn json(folder: &Path, args: &[&str]) -> serde_json::Value {
+pub(crate) fn json(folder: &Path, args: &[&str]) -> serde_json::Value {
     let args = [args, &["--format", "json"]].concat();
     serde_json::from_str(&done(folder, &args)).unwrap()
 }

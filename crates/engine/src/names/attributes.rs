@@ -295,6 +295,10 @@ impl Txn<'_, '_> {
                 return Err(Errno::NotPermitted.at(path).into());
             }
             inode.set_permissions(mode);
+            // A copy of a file elsewhere, which has its time of change, gets the list of that file.
+            if set.ctime.is_none() {
+                inode.discard_nfs4_acl();
+            }
             if is_stranger(&inode, principal) {
                 inode.mode &= !SETGID;
             }

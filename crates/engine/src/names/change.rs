@@ -11,8 +11,8 @@ use esker_model::namespace::record::{
     location_key, path_named_key, removed_entry_key,
 };
 use esker_model::namespace::{
-    ACL_ACCESS, ACL_DEFAULT, AppliedChange, Change, Content, Errno, INLINE_BYTES_MAX, Inode, Kind,
-    Name, NamePath, NewFile, PATH_BYTES_MAX, check_new_file, id_at, id_within, is_acl,
+    ACL_NAMES, AppliedChange, Change, Content, Errno, INLINE_BYTES_MAX, Inode, Kind, Name,
+    NamePath, NewFile, PATH_BYTES_MAX, check_new_file, id_at, id_within, is_acl,
 };
 use esker_model::object::Principal;
 use esker_model::{Error, Result, Version, VertexId};
@@ -346,27 +346,30 @@ impl Txn<'_, '_> {
         parent.inode.demand(principal, 3, path.as_bytes())?;
         let shown = || path.to_string();
         let size = check_content(kind, &make.content, &shown)?;
+        // An explicit time means that the file existed elsewhere before: it keeps its group and its permissions, and its
+        // directory does not change now.
+        let existed = make.times[2].is_some();
         let inherits = parent.inode.mode & SETGID != 0;
-        check_owner(principal, make, inherits, &shown)?;
+        let is_inherited = inherits && (!existed || make.gid == parent.inode.gid);
+        check_owner(principal, make, is_inherited, &shown)?;
         check_new_file(principal, kind, make, &shown)?;
         let now = self.now_nanos();
         let id = self.new_id(names, kind, &parent, (&name, place.0))?;
         let mut inode = new_inode(id, kind, make, size, (self.version, now));
         set_new_acls(&mut inode, &shown)?;
-        if make.xattrs.iter().any(|(name, _)| is_acl(name)) {
+        if existed || make.xattrs.iter().any(|(name, _)| is_acl(name)) {
             inode.inherit(None, make.umask);
         } else {
             inode.inherit(parent.inode.default_acl().as_ref(), make.umask);
         }
-        if inherits {
+        if inherits && !existed {
             inode.gid = parent.inode.gid;
             if kind == Kind::Directory {
                 inode.mode |= SETGID;
             }
         }
         names.note_file(parent.id, &name, &inode, 1);
-        if make.times[2].is_none() {
-            // An explicit time means that the file existed elsewhere before: its directory does not change now.
+        if !existed {
             names.note_changed(parent.id, now);
         }
         if kind == Kind::Directory {
@@ -387,7 +390,7 @@ impl Txn<'_, '_> {
 
 /// Checks the access control lists that a new file gets from its creator, and sets its mode by them.
 pub(super) fn set_new_acls(inode: &mut Inode, path: &dyn Fn() -> String) -> Result<()> {
-    for name in [ACL_ACCESS, ACL_DEFAULT] {
+    for name in ACL_NAMES {
         let found = inode.xattrs.iter().find(|(n, _)| n == name);
         if let Some(value) = found.map(|(_, value)| value.clone()) {
             inode.set_acl(name, Some(&value), true, path)?;

@@ -5,6 +5,7 @@
 //! owner, of the mask (or of the owning group, if there is no mask) and of others. A list that says no more than a mode is
 //! not stored.
 
+use super::{NFS4_ACL, XATTR_BYTES_MAX};
 use crate::codec::DecodeError;
 use crate::object::Principal;
 
@@ -13,11 +14,12 @@ pub const ACL_ACCESS: &[u8] = b"system.posix_acl_access";
 /// Name of the extended attribute with the list that new entries of a directory inherit.
 pub const ACL_DEFAULT: &[u8] = b"system.posix_acl_default";
 
-/// Largest number of entries: as many as Linux reads over FUSE.
-pub(super) const ENTRIES_MAX: usize = 511;
 const FORMAT: u32 = 2;
 const HEAD_BYTES: usize = 4;
 const ENTRY_BYTES: usize = 8;
+/// Largest number of entries: as many as an extended attribute has. Linux reads 511 over FUSE, and denies access to a file of
+/// a mount with more.
+pub(super) const ENTRIES_MAX: usize = (XATTR_BYTES_MAX - HEAD_BYTES) / ENTRY_BYTES;
 const NO_ID: u32 = u32::MAX;
 
 const USER_OBJ: u16 = 0x01;
@@ -44,9 +46,12 @@ pub struct Acl {
     pub other: u8,
 }
 
+/// Names of all extended attributes that are access control lists.
+pub const ACL_NAMES: [&[u8]; 3] = [NFS4_ACL, ACL_ACCESS, ACL_DEFAULT];
+
 /// Whether an extended attribute is an access control list.
 pub fn is_acl(name: &[u8]) -> bool {
-    name == ACL_ACCESS || name == ACL_DEFAULT
+    ACL_NAMES.contains(&name)
 }
 
 impl Acl {
@@ -152,6 +157,32 @@ impl Acl {
         u32::from(self.owner) << 6 | class << 3 | u32::from(self.other)
     }
 
+    /// Returns the entries as `getfacl` prints them, with ids as numbers.
+    pub fn texts(&self) -> Vec<String> {
+        let mut texts = Vec::new();
+        let mut put = |kind: &str, id: Option<u32>, permissions: u8| {
+            let id = id.map_or_else(String::new, |id| id.to_string());
+            let letters: String = [(4, 'r'), (2, 'w'), (1, 'x')]
+                .into_iter()
+                .map(|(bit, letter)| if permissions & bit != 0 { letter } else { '-' })
+                .collect();
+            texts.push(format!("{kind}:{id}:{letters}"));
+        };
+        put("user", None, self.owner);
+        for (id, permissions) in &self.users {
+            put("user", Some(*id), *permissions);
+        }
+        put("group", None, self.group);
+        for (id, permissions) in &self.groups {
+            put("group", Some(*id), *permissions);
+        }
+        if let Some(mask) = self.mask {
+            put("mask", None, mask);
+        }
+        put("other", None, self.other);
+        texts
+    }
+
     /// Returns the three permissions of a mode, those of its owner first.
     fn classes(mode: u32) -> [u8; 3] {
         [6, 3, 0].map(|shift| (mode >> shift & 7) as u8)
@@ -231,10 +262,15 @@ pub(super) fn acl_in(xattrs: &[(Vec<u8>, Vec<u8>)], name: &[u8]) -> Option<Acl> 
     Acl::parse(value).unwrap_or_else(|_| Some(nothing()))
 }
 
-/// Stores a list among extended attributes, which are sorted by name, or removes it.
+/// Stores a list among extended attributes, or removes it.
 pub(super) fn put_acl(xattrs: &mut Vec<(Vec<u8>, Vec<u8>)>, name: &[u8], acl: Option<&Acl>) {
+    put_value(xattrs, name, acl.map(Acl::encode));
+}
+
+/// Stores a value among extended attributes, which are sorted by name, or removes it.
+pub(super) fn put_value(xattrs: &mut Vec<(Vec<u8>, Vec<u8>)>, name: &[u8], value: Option<Vec<u8>>) {
     let found = xattrs.binary_search_by(|(n, _)| n.as_slice().cmp(name));
-    match (found, acl.map(Acl::encode)) {
+    match (found, value) {
         (Ok(i), Some(value)) => {
             if let Some(entry) = xattrs.get_mut(i) {
                 entry.1 = value;
@@ -448,13 +484,44 @@ mod tests {
         let stranger = inode(0o10_0644).set_acl(ACL_ACCESS, Some(&value), false, &at);
         assert_eq!(stranger.map_err(|e| e.errno), Err(Errno::NotPermitted));
         assert_eq!(set(0o4_0755, ACL_DEFAULT, Some(&value)), Ok(()));
-        let many = Acl {
-            users: (0..600).map(|id| (id, 7)).collect(),
-            ..acl
+        let many = |users: u32| Acl {
+            users: (0..users).map(|id| (id, 7)).collect(),
+            ..acl.clone()
         };
+        let set_many = |users| set(0o10_0644, ACL_ACCESS, Some(&many(users).encode()));
         assert_eq!(
-            set(0o10_0644, ACL_ACCESS, Some(&many.encode())),
-            Err(Errno::NoSpace)
+            (set_many(5_000), set_many(9_000)),
+            (Ok(()), Err(Errno::NoSpace))
         );
+    }
+
+    #[test]
+    fn entries_are_printed_as_by_getfacl() {
+        let acl = Acl {
+            owner: 7,
+            users: vec![(9, 5)],
+            group: 4,
+            groups: vec![(20, 2)],
+            mask: Some(6),
+            other: 0,
+        };
+        let expected = [
+            "user::rwx",
+            "user:9:r-x",
+            "group::r--",
+            "group:20:-w-",
+            "mask::rw-",
+            "other::---",
+        ];
+        assert_eq!(acl.texts(), expected);
+        let mut file = inode(0o4_0750);
+        let at = || "/f".to_owned();
+        file.set_acl(ACL_ACCESS, Some(&acl.encode()), true, &at)
+            .unwrap();
+        file.set_acl(ACL_DEFAULT, Some(&acl.encode()), true, &at)
+            .unwrap();
+        let texts = file.acl_texts();
+        assert_eq!((texts.len(), texts[6].as_str()), (12, "default:user::rwx"));
+        assert!(file.has_acl() && !inode(0o10_0644).has_acl());
     }
 }

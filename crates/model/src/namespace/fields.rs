@@ -1,7 +1,8 @@
 //! Fields of files for filters.
 
+use super::acl::value_of;
 use super::tags::text_of;
-use super::{Content, Inode, Kind, NamePath, display};
+use super::{Content, INODE_FLAGS, Inode, Kind, NamePath, PROJECT_ID, display};
 use crate::caret::excerpt;
 use crate::error::{Error, Result};
 use crate::filter::{Comparison, Expr, Fields, Test};
@@ -10,7 +11,7 @@ use crate::value::{Value, ValueKind};
 use std::borrow::Cow;
 
 /// Field names that filters of files may use.
-pub const FIELD_NAMES: [&str; 20] = [
+pub const FIELD_NAMES: [&str; 22] = [
     "path",
     "name",
     "type",
@@ -31,15 +32,16 @@ pub const FIELD_NAMES: [&str; 20] = [
     "created",
     "depth",
     "target",
+    "project",
+    "flags",
 ];
 
 /// Returns the kind of values that a field has; `None` for other names, which are tags.
 fn kind_of(field: &str) -> Option<ValueKind> {
     Some(match field {
-        "path" | "name" | "target" => ValueKind::String,
-        "mode" | "links" | "uid" | "owner" | "gid" | "size" | "blocks" | "allocated" | "depth" => {
-            ValueKind::I64
-        }
+        "path" | "name" | "target" | "flags" => ValueKind::String,
+        "mode" | "links" | "uid" | "owner" | "gid" | "size" | "blocks" | "allocated" | "depth"
+        | "project" => ValueKind::I64,
         "atime" | "mtime" | "modified" | "ctime" | "btime" | "created" => ValueKind::Timestamp,
         _ => return None,
     })
@@ -129,6 +131,11 @@ impl Fields for FileFields<'_> {
                 Content::Symlink(target) => text(target),
                 _ => return None,
             },
+            "project" => {
+                let digits = std::str::from_utf8(value_of(&inode.xattrs, PROJECT_ID)?).ok()?;
+                Value::I64(digits.parse().ok()?)
+            }
+            "flags" => text(value_of(&inode.xattrs, INODE_FLAGS)?),
             _ => return None,
         }))
     }

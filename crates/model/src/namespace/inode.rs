@@ -1,15 +1,15 @@
 //! Attributes of a file, apart from its names.
 
 use super::acl::{
-    ACL_ACCESS, ACL_DEFAULT, Acl, ENTRIES_MAX, acl_in, has_acl_size, is_empty_acl, put_acl,
-    value_of,
+    ACL_ACCESS, ACL_DEFAULT, ACL_NAMES, Acl, ENTRIES_MAX, acl_in, has_acl_size, is_empty_acl,
+    put_acl, put_value, value_of,
 };
-use super::{Errno, FileError, display};
+use super::{Errno, FileError, NFS4_ACL, Nfs4Acl, XATTR_BYTES_MAX, display};
 use crate::file_home::{DIRECTORY_TYPE, FILE_TYPE};
 use crate::id::VertexId;
 use crate::object::Principal;
 use crate::version::Version;
-use crate::visibility::Access;
+use crate::visibility::{Access, AccessList};
 
 /// Kind of a file: the type bits of `st_mode`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -191,21 +191,62 @@ impl Inode {
         acl_in(&self.xattrs, ACL_DEFAULT)
     }
 
+    /// Returns the list of `NFSv4`, if the file has one. A damaged one allows nothing.
+    pub fn nfs4_acl(&self) -> Option<Nfs4Acl> {
+        let value = value_of(&self.xattrs, NFS4_ACL)?;
+        Some(Nfs4Acl::parse(value).unwrap_or_default())
+    }
+
+    /// Returns the list that decides about access to the file, if it has one.
+    pub fn access_list(&self) -> Option<AccessList> {
+        let nfs4 = self.nfs4_acl().map(AccessList::Nfs4);
+        nfs4.or_else(|| self.access_acl().map(AccessList::Posix))
+    }
+
+    /// Whether the file has an access control list, or one for new entries.
+    pub fn has_acl(&self) -> bool {
+        let has = |name: &&[u8]| value_of(&self.xattrs, name).is_some();
+        ACL_NAMES.iter().any(has)
+    }
+
+    /// Returns all entries of the file's lists, as `getfacl` and `nfs4_getfacl` print them.
+    pub fn acl_texts(&self) -> Vec<String> {
+        let mut texts = self.nfs4_acl().map_or_else(Vec::new, |acl| acl.texts());
+        texts.extend(self.access_acl().iter().flat_map(Acl::texts));
+        let default = self.default_acl().map_or_else(Vec::new, |acl| acl.texts());
+        texts.extend(default.iter().map(|text| format!("default:{text}")));
+        texts
+    }
+
+    /// Returns the mode for those who judge a file by it and know no list of `NFSv4`: with the permissions that all users of a
+    /// class have.
+    pub fn judged_mode(&self) -> u32 {
+        match self.nfs4_acl() {
+            Some(acl) => self.mode & (!0o777 | acl.common_mode(self.is_directory())),
+            None => self.mode,
+        }
+    }
+
+    /// Removes the list of `NFSv4`: after a `chmod` the mode alone decides.
+    pub fn discard_nfs4_acl(&mut self) {
+        self.xattrs.retain(|(name, _)| name != NFS4_ACL);
+    }
+
     /// Whether two inodes have the same access control lists.
     pub fn has_acls_of(&self, other: &Self) -> bool {
         let of = |inode: &Self, name| value_of(&inode.xattrs, name).map(<[u8]>::to_vec);
         self.xattrs == other.xattrs
-            || [ACL_ACCESS, ACL_DEFAULT]
+            || ACL_NAMES
                 .iter()
                 .all(|name| of(self, name) == of(other, name))
     }
 
-    /// Sets one of the two lists from the value of its extended attribute, and the mode with it; `None`, and a list without
+    /// Sets one of the lists from the value of its extended attribute, and the mode with it, except by a list of `NFSv4`; `None`, and a `POSIX` list without
     /// entries, removes it.
     ///
     /// # Errors
     /// `EOPNOTSUPP` for symbolic links, `EPERM` unless the caller is the owner, `EACCES` for a default list of another file than a directory, `EINVAL` for a
-    /// malformed list, `ENOSPC` for one with more than 511 entries.
+    /// malformed list, `ENOSPC` for one with more entries than an extended attribute holds.
     pub fn set_acl(
         &mut self,
         name: &[u8],
@@ -218,6 +259,9 @@ impl Inode {
         }
         // Checks are in the order of Linux, so that a call with two errors returns the same one.
         let malformed = || Errno::Invalid.at(format!("{}: a malformed access list", path()));
+        if name == NFS4_ACL {
+            return self.set_nfs4_acl(value, is_owner, path);
+        }
         if value.is_some_and(|value| !has_acl_size(value)) {
             return Err(malformed());
         }
@@ -248,6 +292,29 @@ impl Inode {
         }
         let acl = acl.filter(|acl| !acl.is_mode());
         put_acl(&mut self.xattrs, name, acl.as_ref());
+        Ok(())
+    }
+
+    fn set_nfs4_acl(
+        &mut self,
+        value: Option<&[u8]>,
+        is_owner: bool,
+        path: &dyn Fn() -> String,
+    ) -> Result<(), FileError> {
+        if !is_owner {
+            return Err(Errno::NotPermitted.at(path()));
+        }
+        let Some(value) = value else {
+            self.discard_nfs4_acl();
+            return Ok(());
+        };
+        let acl =
+            Nfs4Acl::parse(value).map_err(|e| Errno::Invalid.at(format!("{}: {e}", path())))?;
+        let value = acl.encode();
+        if value.len() > XATTR_BYTES_MAX {
+            return Err(Errno::NoSpace.at(path()));
+        }
+        put_value(&mut self.xattrs, NFS4_ACL, Some(value));
         Ok(())
     }
 

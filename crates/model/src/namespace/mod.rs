@@ -12,6 +12,7 @@ mod errno;
 mod fields;
 mod handle;
 mod inode;
+mod nfs4_acl;
 mod path;
 pub mod record;
 mod refs;
@@ -21,7 +22,7 @@ mod tagged;
 pub mod tags;
 pub mod tree_walk;
 
-pub use acl::{ACL_ACCESS, ACL_DEFAULT, Acl, is_acl};
+pub use acl::{ACL_ACCESS, ACL_DEFAULT, ACL_NAMES, Acl, is_acl};
 pub use api::{
     AppliedChange, Change, Cookie, Entry, Namespace, NewFile, SetAttributes, Space, SpaceBy, Usage,
     XattrMode,
@@ -31,9 +32,12 @@ pub use errno::{Errno, FileError};
 pub use fields::{FIELD_NAMES, FileFields, check_kinds};
 pub use handle::{Handle, Open, OpenFile, OpenLookup, SEAL_BYTES, external_content_error};
 pub use inode::{Content, Inode, Kind};
+pub use nfs4_acl::{NFS4_ACL, NFS4_ACL_NAMED, Nfs4Acl, Nfs4Entry, Nfs4Name, Nfs4Who};
 pub use path::{Name, NamePath, check_path_key, display, parse_display};
 pub use refs::{FileRefResolver, NameResolution, names_a_path, resolve};
-pub use rights::{check_new_file, check_object, check_xattr_name, is_superuser};
+pub use rights::{
+    INODE_FLAGS, PROJECT_ID, check_new_file, check_object, check_xattr_name, is_superuser,
+};
 pub use subtree::{Item, Items, SUBTREE_BYTES_MAX, Subtree, SubtreeBuilder, path_in, too_large};
 pub use tagged::{TaggedFile, walk_tagged};
 

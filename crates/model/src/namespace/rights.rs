@@ -1,5 +1,7 @@
 //! Rules for what a user may give a file besides its mode and owner: extended attributes, and the object that has its
 //! content.
+//!
+//! The attributes `system.esker.…` have what a scan reads besides: the project of a file, and its flags.
 
 use super::tags::TAG_PREFIX;
 use super::{
@@ -9,6 +11,11 @@ use crate::object::Principal;
 
 /// Longest name of an extended attribute, in bytes (`XATTR_NAME_MAX`).
 const XATTR_NAME_BYTES_MAX: usize = 255;
+
+/// Name of the extended attribute with the number of a file's project, in decimal digits.
+pub const PROJECT_ID: &[u8] = b"system.esker.project";
+/// Name of the extended attribute with the flags of an inode: words, separated by spaces.
+pub const INODE_FLAGS: &[u8] = b"system.esker.flags";
 
 /// Whether the principal may do everything: user 0, or `None`, the owner of the database.
 pub fn is_superuser(principal: Option<&Principal>) -> bool {
@@ -37,7 +44,7 @@ pub fn check_xattr_name(
     } else if is_acl(name) && kind != Kind::Symlink {
         // Only of their own files: the caller knows the owner.
         true
-    } else if is(b"trusted.") || is(b"security.") {
+    } else if is(b"trusted.") || is(b"security.") || [PROJECT_ID, INODE_FLAGS].contains(&name) {
         is_superuser(principal)
     } else {
         let why = format!("{}: attribute `{}`", path(), display(name));

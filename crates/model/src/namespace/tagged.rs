@@ -1,6 +1,7 @@
 //! Files below a path with their tags: the user-defined attributes of their vertices.
 
-use super::{FIELD_NAMES, FileFields, Inode, NamePath, Namespace};
+use super::acl::value_of;
+use super::{FIELD_NAMES, FileFields, Inode, NamePath, Namespace, is_acl, tags};
 use crate::error::Result;
 use crate::filter::Fields;
 use crate::graph::{Cancel, Flow};
@@ -25,13 +26,18 @@ pub struct TaggedFile<'a> {
 }
 
 impl Fields for TaggedFile<'_> {
-    /// Returns an attribute of the file, or else a tag of that name.
+    /// Returns an attribute of the file, or else a tag or an extended attribute of that name.
     fn field(&self, name: &str) -> Option<Cow<'_, Value>> {
         if FIELD_NAMES.contains(&name) {
             return self.file.field(name);
         }
-        let tag = self.tags.iter().find(|tag| tag.name == name)?;
-        Some(Cow::Borrowed(&tag.value))
+        if let Some(tag) = self.tags.iter().find(|tag| tag.name == name) {
+            return Some(Cow::Borrowed(&tag.value));
+        }
+        // Access lists are no values to search for.
+        let name = Some(name.as_bytes()).filter(|name| !is_acl(name))?;
+        let value = value_of(&self.file.inode.xattrs, name)?;
+        Some(Cow::Owned(tags::value_of(value)))
     }
 }
 

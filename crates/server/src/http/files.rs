@@ -59,6 +59,7 @@ fn file_out(path: &NamePath, inode: &Inode) -> Json {
         "btime": time(inode.btime),
         "version": version_out(inode.version),
         "target": target,
+        "acl": inode.acl_texts(),
     })
 }
 

@@ -249,6 +249,7 @@ fn file_schemas() -> [(&'static str, Json); 4] {
                     "links": integer(), "uid": integer(), "gid": integer(), "size": integer(), "blocks": integer(),
                     "atime": text(), "mtime": text(), "ctime": text(), "btime": text(),
                     "target": {"type": ["string", "null"], "description": "target of a symbolic link"},
+                    "acl": {"type": "array", "items": {"type": "string"}, "description": "entries of access control lists, as `getfacl` prints them"},
                 },
             }),
         ),

@@ -3,7 +3,7 @@
 use super::{each, path};
 use crate::args::{LsArgs, RowFormat, StatArgs};
 use crate::commands::remote;
-use esker_model::namespace::{Content, Inode, Kind, NamePath, Namespace as _, display};
+use esker_model::namespace::{Content, Inode, Kind, NamePath, Namespace as _, display, is_acl};
 use esker_model::{Cancel as _, Error, Value};
 use esker_terminal::context::Context;
 use esker_terminal::exit::{Outcome, usage};
@@ -34,6 +34,22 @@ pub(crate) fn mode_text(mode: u32) -> String {
     text
 }
 
+/// Formats the mode of a file, with `+` if it has an access control list.
+fn mode_cell(inode: &Inode) -> Cell {
+    let mark = if inode.has_acl() { "+" } else { "" };
+    format!("{}{mark}", mode_text(inode.mode)).into()
+}
+
+/// Returns the entries of a file's access control lists.
+fn acl_cell(inode: &Inode) -> Cell {
+    let texts = inode.acl_texts();
+    if texts.is_empty() {
+        return Cell::Empty;
+    }
+    let shown = texts.join(" ");
+    Cell::Json(texts.into(), shown)
+}
+
 const LONG: [&str; 8] = [
     "name", "mode", "links", "uid", "gid", "size", "mtime", "target",
 ];
@@ -45,7 +61,7 @@ fn cells(name: String, inode: &Inode, long: bool, format: RowFormat) -> Vec<Cell
     let table = format == RowFormat::Table;
     vec![
         name.into(),
-        mode_text(inode.mode).into(),
+        mode_cell(inode),
         Cell::Count(u64::from(inode.links)),
         Cell::Value(Value::I64(i64::from(inode.uid))),
         Cell::Value(Value::I64(i64::from(inode.gid))),
@@ -153,7 +169,7 @@ pub(crate) fn stat(args: &StatArgs, context: &mut Context) -> anyhow::Result<Out
     let principal = args.principal.principal.as_ref();
     let columns = [
         "path", "vertex", "kind", "mode", "links", "uid", "gid", "size", "blocks", "rdev", "atime",
-        "mtime", "ctime", "btime", "version", "content", "target", "xattrs",
+        "mtime", "ctime", "btime", "version", "content", "target", "acl", "xattrs",
     ];
     let mut found: Vec<(NamePath, Inode)> = Vec::new();
     let outcome = each(&args.paths, context, |p| {
@@ -179,6 +195,7 @@ pub(crate) fn stat(args: &StatArgs, context: &mut Context) -> anyhow::Result<Out
         let xattrs: Vec<String> = inode
             .xattrs
             .iter()
+            .filter(|(n, _)| !is_acl(n))
             .map(|(n, v)| format!("{}={}", display(n), display(v)))
             .collect();
         rows.row(vec![
@@ -203,6 +220,7 @@ pub(crate) fn stat(args: &StatArgs, context: &mut Context) -> anyhow::Result<Out
             Cell::Version(inode.version),
             content,
             target(&inode),
+            acl_cell(&inode),
             if xattrs.is_empty() {
                 Cell::Empty
             } else {

@@ -248,12 +248,16 @@ impl Txn<'_, '_> {
         let size = check_content(kind, &make.content, &|| display(&path()).to_string())?;
         check_new_file(principal, kind, make, &|| display(&path()).to_string())?;
         let inherits = parent.inode.mode & SETGID != 0;
-        check_owner(principal, make, inherits, &|| display(&path()).to_string())?;
+        // As for single files: one that existed before keeps its group.
+        let existed = make.times[2].is_some();
+        let is_inherited = inherits && (!existed || make.gid == parent.inode.gid);
+        check_owner(principal, make, is_inherited, &|| {
+            display(&path()).to_string()
+        })?;
         let mut inode = new_inode(id, kind, make, size, (self.version, self.now_nanos()));
         set_new_acls(&mut inode, &|| display(&path()).to_string())?;
         let directory = kind == Kind::Directory;
-        if inherits {
-            // The group is inherited as for single files.
+        if inherits && !existed {
             inode.gid = parent.inode.gid;
             if directory {
                 inode.mode |= SETGID;
@@ -269,7 +273,7 @@ impl Txn<'_, '_> {
             sums[BLOCKS] = inode.blocks.cast_signed();
         }
         plus(&mut new.sums, &sums);
-        new.changed |= make.times[2].is_none();
+        new.changed |= !existed;
         names.filters.add(parent.id, hash);
         let dentry = Dentry {
             name,

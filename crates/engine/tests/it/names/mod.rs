@@ -3,6 +3,7 @@
 mod dedup;
 mod disk;
 mod graph;
+mod imported;
 mod ingest;
 mod kept;
 mod leases;

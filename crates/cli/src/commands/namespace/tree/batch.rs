@@ -36,7 +36,7 @@ impl FileBatch {
 
     /// Adds a part of a directory, if it has only new files; else returns it.
     pub(super) fn add(&mut self, part: DirectoryPart) -> Option<DirectoryPart> {
-        if self.disabled || !part.changes.is_empty() || part.last.is_some() {
+        if self.disabled || !part.changes.is_empty() || !part.last.is_empty() {
             return Some(part);
         }
         if part.new.is_empty() {

@@ -1,15 +1,27 @@
 //! Comparison of a file of this machine with its entry in the database.
 
+use super::attributes::{ScanAttributes, ScannedAttributes};
 use esker::Database;
 use esker_model::namespace::{
-    Change, Content, Inode, Kind, NamePath, Namespace as _, NewFile, SetAttributes,
+    Change, Content, INODE_FLAGS, Inode, Kind, NamePath, Namespace as _, NewFile, PROJECT_ID,
+    SetAttributes, XattrMode,
 };
 use esker_model::{NeverCancel, Result};
-use rustix::fs::{self, AtFlags, CWD, Stat, Statx, StatxFlags};
+use rustix::fs::{self, AtFlags, Mode, OFlags, Stat, Statx, StatxAttributes, StatxFlags};
 use rustix::io::Errno as Os;
 use std::ops::ControlFlow;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
+
+/// Flags of inodes that `statx` reports, with the words by which filters find them.
+const FLAGS: [(StatxAttributes, &str); 6] = [
+    (StatxAttributes::APPEND, "append"),
+    (StatxAttributes::COMPRESSED, "compressed"),
+    (StatxAttributes::ENCRYPTED, "encrypted"),
+    (StatxAttributes::IMMUTABLE, "immutable"),
+    (StatxAttributes::NODUMP, "nodump"),
+    (StatxAttributes::VERITY, "verity"),
+];
 
 /// Metadata of a file of this machine.
 pub(super) struct FileMetadata {
@@ -25,6 +37,50 @@ pub(super) struct FileMetadata {
     /// Times of access, content change, attribute change and creation, in nanoseconds since 1970.
     times: [Option<i64>; 4],
     pub(super) target: Option<Vec<u8>>,
+    flags: StatxAttributes,
+    /// Extended attributes to store, sorted by name; `None` if they were not read.
+    attributes: Option<Vec<(Vec<u8>, Vec<u8>)>>,
+}
+
+/// Changes that make a file of the database equal to one of this machine.
+pub(super) struct FileDifference {
+    set: SetAttributes,
+    put: Vec<(Vec<u8>, Vec<u8>)>,
+    removed: Vec<Vec<u8>>,
+}
+
+impl FileDifference {
+    /// Returns the changes in an order in which no state between them permits more than the states before and after: a list is set
+    /// before the mode of a file, and removed after it. The times come last, because all other changes set them.
+    pub(super) fn into_changes(self, path: &NamePath) -> Vec<Change> {
+        let xattr = |name, value| Change::Xattr {
+            path: path.clone(),
+            name,
+            value,
+            mode: XattrMode::Any,
+        };
+        let set = |set| Change::Set {
+            path: path.clone(),
+            follow: false,
+            set,
+        };
+        let times = SetAttributes {
+            atime: self.set.atime,
+            mtime: self.set.mtime,
+            ctime: self.set.ctime,
+            ..SetAttributes::default()
+        };
+        let again = (!self.removed.is_empty()).then(|| set(times));
+        let put = self
+            .put
+            .into_iter()
+            .map(|(name, value)| xattr(name, Some(value)));
+        let removed = self.removed.into_iter().map(|name| xattr(name, None));
+        put.chain([set(self.set)])
+            .chain(removed)
+            .chain(again)
+            .collect()
+    }
 }
 
 fn nanos(seconds: i64, nanos: u32) -> i64 {
@@ -33,15 +89,25 @@ fn nanos(seconds: i64, nanos: u32) -> i64 {
         .saturating_add(i64::from(nanos))
 }
 
-/// Reads the metadata of an entry of an open directory; for a symbolic link, of the link itself.
+/// Reads the metadata of an entry of an open directory; for a symbolic link, of the link itself; for the empty name, of the
+/// directory.
 pub(super) fn stat_entry(directory: impl AsFd, name: &std::ffi::CStr) -> Result<FileMetadata, Os> {
     let directory = directory.as_fd();
-    let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
+    let own = if name.is_empty() {
+        AtFlags::EMPTY_PATH
+    } else {
+        AtFlags::empty()
+    };
+    let flags = own | AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
     let want = StatxFlags::BASIC_STATS | StatxFlags::BTIME;
     let mut found = match fs::statx(directory, name, flags, want) {
         Ok(statx) => of_statx(&statx),
         // Kernels before 4.11 and some sandboxes lack `statx`.
-        Err(Os::NOSYS) => of_stat(&fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)?),
+        Err(Os::NOSYS) => of_stat(&fs::statat(
+            directory,
+            name,
+            own | AtFlags::SYMLINK_NOFOLLOW,
+        )?),
         Err(e) => return Err(e),
     };
     if Kind::of_mode(found.mode) == Some(Kind::Symlink) {
@@ -50,14 +116,33 @@ pub(super) fn stat_entry(directory: impl AsFd, name: &std::ffi::CStr) -> Result<
     Ok(found)
 }
 
-/// Reads the metadata of a directory by its path.
-pub(super) fn stat_path(path: &Path) -> std::io::Result<FileMetadata> {
-    Ok(of_stat(&fs::statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW)?))
+/// Reads the metadata of a file by its path.
+pub(super) fn stat_path(path: &Path, reader: &ScanAttributes) -> std::io::Result<FileMetadata> {
+    let file = open_place(path)?;
+    let mut found = stat_entry(&file, c"")?;
+    found.set_attributes(reader.read_open(found.kind(), file.as_fd()));
+    Ok(found)
+}
+
+/// Returns the device and inode number of a directory.
+pub(super) fn identity_of(path: &Path) -> std::io::Result<(u64, u64)> {
+    Ok(stat_entry(open_place(path)?, c"")?.identity)
+}
+
+/// Opens a file as a place in the file system: for its metadata alone.
+fn open_place(path: &Path) -> Result<OwnedFd, Os> {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    fs::open(path, flags, Mode::empty())
 }
 
 /// Reads the metadata of an open directory.
-pub(super) fn stat_open(directory: impl AsFd) -> std::io::Result<FileMetadata> {
-    Ok(of_stat(&fs::fstat(directory)?))
+pub(super) fn stat_open(
+    directory: impl AsFd,
+    reader: &ScanAttributes,
+) -> std::io::Result<FileMetadata> {
+    let mut found = stat_entry(&directory, c"")?;
+    found.set_attributes(reader.read_open(found.kind(), directory.as_fd()));
+    Ok(found)
 }
 
 fn of_statx(s: &Statx) -> FileMetadata {
@@ -84,6 +169,8 @@ fn of_statx(s: &Statx) -> FileMetadata {
             },
         ],
         target: None,
+        flags: s.stx_attributes & s.stx_attributes_mask,
+        attributes: None,
     }
 }
 
@@ -110,6 +197,8 @@ fn of_stat(s: &Stat) -> FileMetadata {
             ctime,
         ],
         target: None,
+        flags: StatxAttributes::empty(),
+        attributes: None,
     }
 }
 
@@ -127,7 +216,37 @@ impl FileMetadata {
             rdev: 0,
             times: [None; 4],
             target: None,
+            flags: StatxAttributes::empty(),
+            attributes: None,
         }
+    }
+
+    /// Adds the extended attributes of the file. One of which it is not known who may use it is nobody's.
+    pub(super) fn set_attributes(&mut self, found: ScannedAttributes) {
+        if found.attributes.unknown_access.is_some() {
+            self.mode &= !0o777;
+        }
+        let mut values = found.attributes.values;
+        let flags = FLAGS.iter().filter(|(flag, _)| self.flags.contains(*flag));
+        let flags: Vec<&str> = flags.map(|(_, word)| *word).collect();
+        if !flags.is_empty() {
+            values.push((INODE_FLAGS.to_vec(), flags.join(" ").into_bytes()));
+        }
+        if let Some(project) = found.project.filter(|project| *project != 0) {
+            values.push((PROJECT_ID.to_vec(), project.to_string().into_bytes()));
+        }
+        values.sort_unstable();
+        self.attributes = Some(values);
+    }
+
+    /// Returns the size of the extended attributes in bytes.
+    pub(super) fn attribute_bytes(&self) -> usize {
+        let all = self.attributes.iter().flatten();
+        all.map(|(name, value)| name.len() + value.len()).sum()
+    }
+
+    pub(super) fn kind(&self) -> Kind {
+        Kind::of_mode(self.mode).unwrap_or(Kind::File)
     }
 
     pub(super) fn is_directory(&self) -> bool {
@@ -146,7 +265,7 @@ impl FileMetadata {
             rdev: self.rdev,
             times: self.times,
             content: self.target.map_or(Content::None, Content::Symlink),
-            xattrs: Vec::new(),
+            xattrs: self.attributes.unwrap_or_default(),
         }
     }
 
@@ -163,7 +282,38 @@ impl FileMetadata {
 
     /// Returns the attributes to change; none if only the access time differs, because a scan changes it. A directory that lost an entry
     /// always gets its times.
-    pub(super) fn changes(&self, inode: &Inode, removed: bool) -> Option<SetAttributes> {
+    pub(super) fn changes(
+        &self,
+        inode: &Inode,
+        removed: bool,
+        reader: &ScanAttributes,
+    ) -> Option<FileDifference> {
+        let (put, taken) = self.attribute_changes(inode, reader);
+        let set = self.changes_of_inode(inode, removed || !put.is_empty() || !taken.is_empty())?;
+        Some(FileDifference {
+            set,
+            put,
+            removed: taken,
+        })
+    }
+
+    /// Returns the extended attributes to set, and those to remove: only such as a scan reads.
+    fn attribute_changes(
+        &self,
+        inode: &Inode,
+        reader: &ScanAttributes,
+    ) -> (Vec<(Vec<u8>, Vec<u8>)>, Vec<Vec<u8>>) {
+        let Some(found) = &self.attributes else {
+            return (Vec::new(), Vec::new());
+        };
+        let new = found.iter().filter(|entry| !inode.xattrs.contains(entry));
+        let is_gone = |name: &Vec<u8>| !found.iter().any(|(n, _)| n == name);
+        let stored = inode.xattrs.iter().map(|(name, _)| name);
+        let gone = stored.filter(|name| is_gone(name) && reader.stores(name));
+        (new.cloned().collect(), gone.cloned().collect())
+    }
+
+    fn changes_of_inode(&self, inode: &Inode, demanded: bool) -> Option<SetAttributes> {
         let differ = |a: Option<i64>, b: i64| a.is_some_and(|a| a != b);
         let [atime, mtime, ctime, _] = self.times;
         let directory = self.is_directory();
@@ -172,7 +322,7 @@ impl FileMetadata {
             && (directory || self.size == inode.size)
             && !differ(mtime, inode.mtime)
             && !differ(ctime, inode.ctime);
-        if same && !removed {
+        if same && !demanded {
             return None;
         }
         let sized = !directory && self.target.is_none() && self.size != inode.size;
@@ -208,21 +358,19 @@ pub(super) fn removal(database: &Database, path: &NamePath, out: &mut Vec<Change
     Ok(())
 }
 
-/// Returns the change of a directory's own attributes, after those of its entries; `None` if it cannot be read any more.
-pub(super) fn directory_change(
+/// Returns the changes of a file's own attributes, for a directory after those of its entries; none if it cannot be read any more.
+pub(super) fn own_changes(
     database: &Database,
     found: std::io::Result<FileMetadata>,
-    path: NamePath,
+    path: &NamePath,
     removed: bool,
-) -> Option<Change> {
-    let found = found.ok()?;
-    let inode = database.stat(None, &path, false).ok()?;
-    let set = found.changes(&inode, removed)?;
-    Some(Change::Set {
-        path,
-        follow: false,
-        set,
-    })
+    reader: &ScanAttributes,
+) -> Vec<Change> {
+    let changes = || {
+        let inode = database.stat(None, path, false).ok()?;
+        found.ok()?.changes(&inode, removed, reader)
+    };
+    changes().map_or_else(Vec::new, |difference| difference.into_changes(path))
 }
 
 /// Returns the changes that make `to` a hard link of `from`, unless it is one.

@@ -3,12 +3,15 @@
 //! Threads read directories ([`walk`]) and compare them with the database ([`compare`]); the main thread writes, new files in batches
 //! ([`batch`]). The changes of a directory are sent before its subdirectories are read, so that each finds its parent in the database.
 
+mod attributes;
 mod batch;
 mod compare;
+mod entry_path;
 mod part;
 mod walk;
 
 use crate::args::{ImportTreeArgs, RowFormat};
+use attributes::ScanAttributes;
 use batch::{BatchSender, FileBatch};
 use compare::FileMetadata;
 use esker::Database;
@@ -21,7 +24,6 @@ use esker_terminal::progress::Progress;
 use esker_terminal::units::{count, counted, elapsed};
 use part::DirectoryPart;
 use std::collections::BTreeMap;
-use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::time::Instant;
@@ -73,23 +75,14 @@ pub(crate) fn run(args: &ImportTreeArgs, context: &mut Context) -> anyhow::Resul
     let began = Instant::now();
     let own_path = args.tree.as_path.is_none();
     let cluster = database.is_cluster()?;
-    let is_new = make_parents(&database, &canonical, &at, own_path)?;
+    let attributes = ScanAttributes::new(&args.tree);
+    let is_new = make_parents(&database, &canonical, &at, own_path, &attributes)?;
     let interrupt = context.interrupt.clone();
-    let limits = ScanLimits {
-        rate: args.tree.rate,
-        one_file_system: args.tree.one_file_system,
-        exclude: args
-            .tree
-            .exclude
-            .iter()
-            .map(|n| n.as_bytes().to_vec())
-            .collect(),
-        stop: interrupt.clone(),
-    };
+    let limits = ScanLimits::new(&args.tree, interrupt.clone());
     let mut tally = Tally::default();
     let (mut links, mut touched) = (BTreeMap::new(), BTreeMap::new());
     let progress = Progress::rows(context.globals.quiet, "scanning");
-    let walk = TreeReader::new(&database, limits, canonical, at, is_new);
+    let walk = TreeReader::new(&database, limits, &attributes, (canonical, at), is_new);
     std::thread::scope(|scope| -> anyhow::Result<()> {
         let (send, receive) = mpsc::sync_channel(QUEUE);
         for _ in 0..args.tree.workers {
@@ -97,7 +90,7 @@ pub(crate) fn run(args: &ImportTreeArgs, context: &mut Context) -> anyhow::Resul
             scope.spawn(move || walk.work(&send));
         }
         drop(send);
-        let mut changes = Vec::new();
+        let (mut changes, mut attribute_bytes) = (Vec::new(), 0);
         let mut batch = FileBatch::new(cluster);
         let mut sender = BatchSender::start(scope, &database);
         let written = (|| -> anyhow::Result<()> {
@@ -109,12 +102,15 @@ pub(crate) fn run(args: &ImportTreeArgs, context: &mut Context) -> anyhow::Resul
                         // Separate changes and a batch may depend on each other, so one is sent before the other grows.
                         if let Some(part) = batch.add(part) {
                             flush(&database, &mut batch, &mut sender, &mut tally, context)?;
+                            attribute_bytes += part.attribute_bytes;
                             changes.extend(part.into_changes());
                         } else if !changes.is_empty() {
                             write(&database, &mut changes, &mut tally, context)?;
                         }
-                        if changes.len() >= super::BATCH {
+                        let is_large = attribute_bytes >= walk::ATTRIBUTE_BYTES_MAX;
+                        if is_large || changes.len() >= super::BATCH {
                             write(&database, &mut changes, &mut tally, context)?;
+                            attribute_bytes = 0;
                         }
                         if batch.is_due() {
                             take_answer(&database, &mut sender, &mut tally, context)?;
@@ -149,11 +145,13 @@ pub(crate) fn run(args: &ImportTreeArgs, context: &mut Context) -> anyhow::Resul
     write(&database, &mut changes, &mut tally, context)?;
     // A hard link changes the times of the file and its directory; they are set to those of this machine.
     for (at, real) in touched {
-        let found = compare::stat_path(&real);
-        changes.extend(compare::directory_change(&database, found, at, false));
+        let found = compare::stat_path(&real, &attributes);
+        let own = compare::own_changes(&database, found, &at, false, &attributes);
+        changes.extend(own);
     }
     write(&database, &mut changes, &mut tally, context)?;
     drop(progress);
+    attributes.warn(context);
     report(args, &tally, began, context)?;
     if interrupt.cancelled() {
         context.warn(
@@ -174,6 +172,7 @@ fn make_parents(
     directory: &Path,
     at: &NamePath,
     own_path: bool,
+    attributes: &ScanAttributes,
 ) -> anyhow::Result<bool> {
     let mut missing = Vec::new();
     let (mut next, mut real) = (at.clone(), Some(directory));
@@ -188,7 +187,7 @@ fn make_parents(
     let is_new = !missing.is_empty();
     while let Some((path, real)) = missing.pop() {
         let found = match real {
-            Some(real) => compare::stat_path(real)?,
+            Some(real) => compare::stat_path(real, attributes)?,
             None => FileMetadata::directory(),
         };
         super::apply(database, None, Change::Create(path, found.into_new_file()))?;

@@ -8,8 +8,10 @@ pub(super) struct DirectoryPart {
     pub(super) directory: NamePath,
     pub(super) changes: Vec<Change>,
     pub(super) new: Vec<(Name, FileMetadata)>,
-    /// The change of the directory's own attributes.
-    pub(super) last: Option<Change>,
+    /// The changes of the directory's own attributes.
+    pub(super) last: Vec<Change>,
+    /// Size of the extended attributes in bytes.
+    pub(super) attribute_bytes: usize,
     /// Number of entries read since the thread's message before.
     pub(super) entries: u64,
 }
@@ -20,13 +22,14 @@ impl DirectoryPart {
             directory: directory.clone(),
             changes: Vec::new(),
             new: Vec::new(),
-            last: None,
+            last: Vec::new(),
+            attribute_bytes: 0,
             entries: 0,
         }
     }
 
     pub(super) fn len(&self) -> usize {
-        self.changes.len() + self.new.len() + usize::from(self.last.is_some())
+        self.changes.len() + self.new.len() + self.last.len()
     }
 
     pub(super) fn into_changes(self) -> impl Iterator<Item = Change> {

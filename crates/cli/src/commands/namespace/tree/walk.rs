@@ -1,12 +1,16 @@
 //! Traversal of a directory tree with several threads.
 
 use super::Message;
-use super::compare::{self, FileMetadata};
+use super::attributes::ScanAttributes;
+use super::compare::{self, FileDifference, FileMetadata};
+use super::entry_path::{EnteredDirectory, ThreadDirectory};
 use super::part::DirectoryPart;
+use crate::args::TreeOptions;
+use crate::file_attributes::NFS4_NAMES;
 use esker::Database;
 use esker_model::Cancel as _;
 use esker_model::namespace::{
-    Change, Inode, Name, NamePath, Namespace as _, PATH_BYTES_MAX, SetAttributes, display,
+    Change, Inode, Name, NamePath, Namespace as _, PATH_BYTES_MAX, display,
 };
 use esker_terminal::interrupt::Interrupt;
 use foldhash::fast::RandomState;
@@ -14,10 +18,11 @@ use rustix::fs::{self, Mode, OFlags, RawDir};
 use rustix::io::Errno as Os;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::ffi::OsStr;
+use std::ffi::{CStr, OsStr};
 use std::fmt::Display;
 use std::mem::MaybeUninit;
 use std::ops::ControlFlow;
+use std::os::fd::{AsFd as _, BorrowedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 use std::sync::mpsc::SyncSender;
@@ -26,6 +31,8 @@ use std::time::{Duration, Instant};
 
 /// Size of the buffer for the entries of a directory: one system call reads about 1,500.
 const LISTING_BYTES: usize = 1 << 16;
+/// Extended attributes of the files of a message, in bytes: more begin another message.
+pub(super) const ATTRIBUTE_BYTES_MAX: usize = 1 << 22;
 
 /// Options of the traversal.
 pub(super) struct ScanLimits {
@@ -37,6 +44,18 @@ pub(super) struct ScanLimits {
     pub(super) exclude: Vec<Vec<u8>>,
     /// State of Ctrl-C and `--timeout`.
     pub(super) stop: Interrupt,
+}
+
+impl ScanLimits {
+    pub(super) fn new(options: &TreeOptions, stop: Interrupt) -> Self {
+        let exclude = options.exclude.iter();
+        Self {
+            rate: options.rate,
+            one_file_system: options.one_file_system,
+            exclude: exclude.map(|name| name.as_bytes().to_vec()).collect(),
+            stop,
+        }
+    }
 }
 
 /// The ancestors of a directory, to detect mounts that lead back to one of them.
@@ -81,7 +100,7 @@ struct FoundEntry {
 enum StoredEntry {
     Missing,
     Same,
-    Changed(Box<SetAttributes>),
+    Changed(Box<FileDifference>),
     /// The entry is a file that must be replaced.
     Other,
 }
@@ -145,6 +164,7 @@ impl ScanThread<'_> {
 pub(super) struct TreeReader<'d> {
     database: &'d Database,
     limits: ScanLimits,
+    attributes: &'d ScanAttributes,
     work: Mutex<ScanWork>,
     more: Condvar,
     /// The first names of files with several names, by device and inode number.
@@ -164,11 +184,11 @@ impl<'d> TreeReader<'d> {
     pub(super) fn new(
         database: &'d Database,
         limits: ScanLimits,
-        root: PathBuf,
-        at: NamePath,
+        attributes: &'d ScanAttributes,
+        (root, at): (PathBuf, NamePath),
         is_new: bool,
     ) -> Self {
-        let identity = compare::stat_path(&root).map_or((0, 0), |found| found.identity);
+        let identity = compare::identity_of(&root).unwrap_or_default();
         let first = ScanTask {
             real: root,
             path: at,
@@ -181,6 +201,7 @@ impl<'d> TreeReader<'d> {
         Self {
             database,
             limits,
+            attributes,
             work: Mutex::new(ScanWork {
                 tasks: vec![first],
                 busy: 0,
@@ -200,9 +221,10 @@ impl<'d> TreeReader<'d> {
             unreported: 0,
         };
         let mut buffer = Vec::with_capacity(LISTING_BYTES);
+        let own = ThreadDirectory::own();
         let mut below = None;
         while let Some(task) = self.next(below) {
-            let done = self.directory(&task, &mut thread, buffer.spare_capacity_mut());
+            let done = self.directory(&task, &mut thread, &own, buffer.spare_capacity_mut());
             let stopped = done.is_err() || self.limits.stop.cancelled();
             if stopped {
                 lock(&self.work).tasks.clear();
@@ -266,6 +288,7 @@ impl<'d> TreeReader<'d> {
         &self,
         task: &ScanTask,
         thread: &mut ScanThread<'_>,
+        own: &ThreadDirectory,
         buffer: &mut [MaybeUninit<u8>],
     ) -> Result<Vec<ScanTask>, ReceiverGone> {
         let (real, mut below) = (task.real.display(), Vec::new());
@@ -277,6 +300,9 @@ impl<'d> TreeReader<'d> {
                 return Ok(below);
             }
         };
+        let device = task.ancestors.identity.0;
+        let lists = self.attributes.of_device(device, directory.as_fd());
+        let entered = own.enter(directory.as_fd());
         let mut entries = RawDir::new(&directory, buffer);
         thread.listing.clear();
         let mut complete = true;
@@ -307,8 +333,12 @@ impl<'d> TreeReader<'d> {
                 problem(&"its path is longer than 4,096 bytes")?;
                 None
             } else {
-                match compare::stat_entry(&directory, entry.file_name()) {
-                    Ok(found) => Some(found),
+                let place = (&entered, directory.as_fd());
+                match self.read_entry(place, entry.file_name(), device, lists.as_deref()) {
+                    Ok((found, problems)) => {
+                        problems.iter().try_for_each(|text| problem(text))?;
+                        Some(found)
+                    }
                     // The entry was removed after the directory was listed.
                     Err(Os::NOENT) => continue,
                     Err(e) => {
@@ -327,12 +357,13 @@ impl<'d> TreeReader<'d> {
                 self.limit_rate(std::mem::take(&mut unlimited));
                 // The entries of a known directory are compared all at once.
                 if task.is_new {
-                    self.send(task, thread, &[], None, &mut below)?;
+                    self.send(task, thread, &[], Vec::new(), &mut below)?;
                 }
             }
         }
+        drop(entered);
         self.limit_rate(unlimited);
-        let (mut gone, mut last) = (Vec::new(), None);
+        let (mut gone, mut last) = (Vec::new(), Vec::new());
         if !task.is_new {
             match self.compare(task, &mut thread.listing) {
                 Ok(names) => gone = names,
@@ -342,11 +373,12 @@ impl<'d> TreeReader<'d> {
                 }
             }
             if complete {
-                last = compare::directory_change(
+                last = compare::own_changes(
                     self.database,
-                    compare::stat_open(&directory),
-                    task.path.clone(),
+                    compare::stat_open(&directory, self.attributes),
+                    &task.path,
                     !gone.is_empty(),
+                    self.attributes,
                 );
             } else {
                 gone.clear();
@@ -354,6 +386,30 @@ impl<'d> TreeReader<'d> {
         }
         self.send(task, thread, &gone, last, &mut below)?;
         Ok(below)
+    }
+
+    /// Reads the metadata of an entry of a directory of a device, and the problems with its attributes.
+    fn read_entry(
+        &self,
+        place: (&EnteredDirectory<'_>, BorrowedFd<'_>),
+        name: &CStr,
+        device: u64,
+        lists: Option<&[&'static [u8]]>,
+    ) -> Result<(FileMetadata, Vec<String>), Os> {
+        let mut found = compare::stat_entry(place.1, name)?;
+        // Where another device is mounted, each kind of list is tried.
+        let is_mount = found.identity.0 != device;
+        let lists = if is_mount {
+            Some(&NFS4_NAMES[..])
+        } else {
+            lists
+        };
+        let scanned = self
+            .attributes
+            .read_entry(found.kind(), place, name, lists)?;
+        let problems = scanned.attributes.problems();
+        found.set_attributes(scanned);
+        Ok((found, problems))
     }
 
     /// Compares all entries with those of the database; returns the names that only the database has.
@@ -368,7 +424,8 @@ impl<'d> TreeReader<'d> {
             .list(None, &task.path, None, &mut |_, stored| {
                 match index.get_mut(stored.name.as_bytes()) {
                     Some(entry) => {
-                        entry.stored = compare_entry(entry.found.as_ref(), &stored.inode);
+                        let found = entry.found.as_ref();
+                        entry.stored = compare_entry(found, &stored.inode, self.attributes);
                     }
                     None => gone.push(stored.name),
                 }
@@ -383,7 +440,7 @@ impl<'d> TreeReader<'d> {
         task: &ScanTask,
         thread: &mut ScanThread<'_>,
         gone: &[Name],
-        last: Option<Change>,
+        last: Vec<Change>,
         below: &mut Vec<ScanTask>,
     ) -> Result<(), ReceiverGone> {
         let mut part = DirectoryPart::of(&task.path);
@@ -427,11 +484,10 @@ impl<'d> TreeReader<'d> {
             }
             match entry.stored {
                 StoredEntry::Same | StoredEntry::Missing => {}
-                StoredEntry::Changed(set) => part.changes.push(Change::Set {
-                    path: at(),
-                    follow: false,
-                    set: *set,
-                }),
+                StoredEntry::Changed(difference) => {
+                    part.attribute_bytes += found.attribute_bytes();
+                    part.changes.extend(difference.into_changes(&at()));
+                }
                 StoredEntry::Other => {
                     let removal = compare::removal(self.database, &at(), &mut part.changes);
                     if let Err(e) = removal {
@@ -441,9 +497,11 @@ impl<'d> TreeReader<'d> {
                 }
             }
             if is_new {
+                part.attribute_bytes += found.attribute_bytes();
                 part.new.push((name, found));
             }
-            if part.len() >= super::super::BATCH {
+            let is_large = part.attribute_bytes >= ATTRIBUTE_BYTES_MAX;
+            if is_large || part.len() >= super::super::BATCH {
                 thread.part(std::mem::replace(&mut part, DirectoryPart::of(&task.path)))?;
             }
         }
@@ -479,7 +537,11 @@ impl<'d> TreeReader<'d> {
     }
 }
 
-fn compare_entry(found: Option<&FileMetadata>, stored: &Inode) -> StoredEntry {
+fn compare_entry(
+    found: Option<&FileMetadata>,
+    stored: &Inode,
+    attributes: &ScanAttributes,
+) -> StoredEntry {
     let Some(found) = found else {
         return StoredEntry::Same;
     };
@@ -487,7 +549,8 @@ fn compare_entry(found: Option<&FileMetadata>, stored: &Inode) -> StoredEntry {
         return StoredEntry::Other;
     }
     // A directory's own attributes are set after its entries.
-    let set = (!found.is_directory()).then(|| found.changes(stored, false));
-    set.flatten()
-        .map_or(StoredEntry::Same, |set| StoredEntry::Changed(Box::new(set)))
+    let changes = (!found.is_directory()).then(|| found.changes(stored, false, attributes));
+    changes.flatten().map_or(StoredEntry::Same, |difference| {
+        StoredEntry::Changed(Box::new(difference))
+    })
 }
