@@ -7,12 +7,14 @@ mod bound;
 mod caller;
 pub(crate) mod needs;
 mod prove;
+mod subject;
 pub(crate) mod table;
 
 pub(crate) use bound::BoundUser;
 pub(crate) use caller::{Caller, Requester};
 pub(crate) use prove::{prove, routes};
 
+use crate::audit::Audit;
 use crate::http::{Bound, Sessions};
 use crate::metrics::Metrics;
 use crate::settings::{Loopback, Settings};
@@ -48,6 +50,8 @@ pub(crate) struct Access {
     /// Connections on which these users have that role.
     loopback: Loopback,
     metrics: Arc<Metrics>,
+    /// Log of requests.
+    audit: Arc<Audit>,
     /// Sessions of browsers.
     sessions: Sessions,
     /// Other origins whose pages may send SPARQL requests.
@@ -58,7 +62,12 @@ pub(crate) struct Access {
 
 impl Access {
     /// Opens the access files of the database in a folder. Creates a missing host key.
-    pub(crate) fn open(folder: &Path, settings: &Settings, metrics: Arc<Metrics>) -> Result<Self> {
+    pub(crate) fn open(
+        folder: &Path,
+        settings: &Settings,
+        metrics: Arc<Metrics>,
+        audit: Arc<Audit>,
+    ) -> Result<Self> {
         let path = folder;
         let folder = Arc::new(Folder::open(path)?);
         check_parents(path, settings.access.strict_modes)?;
@@ -73,6 +82,7 @@ impl Access {
             users,
             loopback: settings.access.loopback,
             metrics,
+            audit,
             sessions: Sessions::default(),
             origins: settings.sparql.origins().map(str::to_owned).collect(),
             authority: OnceLock::new(),
@@ -81,6 +91,11 @@ impl Access {
             tracing::warn!("{mistake}");
         }
         Ok(access)
+    }
+
+    /// Log of requests.
+    pub(crate) fn audit(&self) -> &Arc<Audit> {
+        &self.audit
     }
 
     /// Notes the address at which the server listens: a host from the settings, and a port that the system may have chosen.
@@ -249,6 +264,17 @@ impl Access {
         needs: Needs,
         what: &str,
     ) -> std::result::Result<Admitted, Denied> {
+        self.admit_call(requester, requester.request, needs, what)
+    }
+
+    /// Authorizes request number `request`, one of several of a requester.
+    pub(crate) fn admit_call(
+        &self,
+        requester: &Requester,
+        request: u64,
+        needs: Needs,
+        what: &str,
+    ) -> std::result::Result<Admitted, Denied> {
         let role = match needs {
             Needs::Nothing => {
                 requester.caller.slot().admit_public();
@@ -265,7 +291,7 @@ impl Access {
                     "not_a_server",
                     "only servers of a cluster send each other that".into(),
                 );
-                return Err(self.refused(requester, denied, what));
+                return Err(self.refused_call(requester, request, denied, what));
             }
         };
         match requester.allowed(self) {
@@ -281,9 +307,9 @@ impl Access {
                          (`esker grant DATABASE --key … --role {role}`)"
                     ),
                 );
-                Err(self.refused(requester, denied, what))
+                Err(self.refused_call(requester, request, denied, what))
             }
-            Err(denied) => Err(self.refused(requester, denied, what)),
+            Err(denied) => Err(self.refused_call(requester, request, denied, what)),
         }
     }
 
@@ -292,20 +318,57 @@ impl Access {
         self.metrics.refused(why);
     }
 
-    /// Counts and logs a refusal.
+    /// Counts, logs and records a refusal.
     fn refused(&self, requester: &Requester, denied: Denied, what: &str) -> Denied {
+        self.refused_call(requester, requester.request, denied, what)
+    }
+
+    /// Counts, logs and records the refusal of request number `request`.
+    fn refused_call(
+        &self,
+        requester: &Requester,
+        request: u64,
+        denied: Denied,
+        what: &str,
+    ) -> Denied {
         self.metrics.refused(denied.why);
+        let reason = denied.log.as_ref().unwrap_or(&denied.message);
         if requester.caller.may_log() {
             tracing::warn!(
                 peer = %requester.caller.address_text(),
                 who = %requester.description(),
                 call = what,
                 why = denied.why,
-                reason = %denied.log.as_ref().unwrap_or(&denied.message),
+                request,
+                reason = %reason,
                 "refused"
             );
         }
+        if self.audit.is_on() {
+            let method = requester.method.as_str();
+            let call = match table::route_of(method, what) {
+                Some((pattern, _)) if !pattern.starts_with("/esker.v1.") => {
+                    format!("{method} {pattern}")
+                }
+                _ => what.to_owned(),
+            };
+            let subject = requester.refused_subject(self);
+            let why = (denied.why, reason.as_str());
+            self.audit.record_refusal(call, subject, request, why);
+            requester.note.refused();
+        }
         denied
+    }
+
+    /// Records that a client's request is refused because it is not one of the user to whom the client is bound.
+    pub(crate) fn refused_bound(
+        &self,
+        requester: &Requester,
+        request: u64,
+        words: String,
+        what: &str,
+    ) -> Denied {
+        self.refused_call(requester, request, Denied::forbidden("bound", words), what)
     }
 
     /// Authorizes a server that greets as one of the cluster.

@@ -26,7 +26,7 @@ mod table;
 mod view;
 mod write;
 
-use crate::access::BoundUser;
+use crate::access::{BoundUser, Requester};
 use crate::call::CallState;
 use crate::service::Service;
 use api::ApiRequest;
@@ -207,7 +207,14 @@ async fn answer(
     let bound = bound_of(&request)?;
     let principal =
         principal_of(&bound, query.principal()).map_err(|refused| refused.response())?;
+    let requester = request.extensions().get::<Requester>().cloned();
     let body = request_body::text(&service, request).await?;
+    // The bodies of other requests have values.
+    if let (Some(requester), Run::Find | Run::Read(_), false) =
+        (&requester, endpoint.run, body.is_empty())
+    {
+        requester.note.query(&body);
+    }
     match endpoint.run {
         Run::Describe => Ok(json_response(openapi::document().to_string())),
         Run::Write(what) => {
@@ -263,7 +270,7 @@ fn principal_of(
 }
 
 /// Converts the failure of a call to a response.
-fn failed(e: &proto::Failure) -> Response<Body> {
+pub(crate) fn failed(e: &proto::Failure) -> Response<Body> {
     let status = match Kind::try_from(e.kind) {
         Ok(Kind::Missing) => StatusCode::NOT_FOUND,
         Ok(Kind::Invalid) => StatusCode::BAD_REQUEST,

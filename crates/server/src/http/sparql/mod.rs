@@ -245,7 +245,10 @@ impl SparqlRequest {
         let needs = Needs::Role(Role::Write);
         let admitted = self.service.access.admit(requester, needs, self.uri.path());
         match admitted {
-            Ok(_) => Ok(()),
+            Ok(_) => {
+                requester.note.writes();
+                Ok(())
+            }
             Err(denied) => Err(text_response(StatusCode::FORBIDDEN, &denied.message)),
         }
     }
