@@ -1,6 +1,9 @@
 //! The record of a call, from its admission to its end.
 
-use super::{Audit, AuditEvent, now_micros, rows, shrink};
+use super::event::{AuditEvent, EndedCall};
+use super::queue::Audit;
+use super::state::now_micros;
+use super::{rows, shrink};
 use crate::spans::status_of;
 use esker_audit::{Outcome, Subject};
 use esker_rpc::proto::reply::Reply;
@@ -18,18 +21,6 @@ pub(crate) struct CallRecord {
     /// The request, without what a record does not need.
     message: shrink::ShrunkRequest,
     rows: AtomicU64,
-}
-
-/// Facts of an ended call, for the writer.
-pub(super) struct EndedCall {
-    pub(super) time: i64,
-    pub(super) request: u64,
-    pub(super) subject: Arc<Subject>,
-    pub(super) number: usize,
-    pub(super) message: shrink::ShrunkRequest,
-    pub(super) rows: u64,
-    pub(super) micros: u64,
-    pub(super) outcome: Outcome,
 }
 
 impl CallRecord {

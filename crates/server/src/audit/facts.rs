@@ -1,7 +1,7 @@
 //! Facts of a call for its record: whom and what it names, and the text of its query. Values of attributes, contents of files and handles
 //! of open files are left out.
 
-use super::call_record::EndedCall;
+use super::event::EndedCall;
 use crate::calls::{CALLS, number_named};
 use esker_audit::{Behalf, Entry, QueryText};
 use esker_model::graph_read::{GraphCall, GraphCallAs};

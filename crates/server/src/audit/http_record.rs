@@ -1,10 +1,12 @@
 //! The record of an HTTP request, from its admission to the head of its response.
 
-use super::{Audit, now_micros};
+use super::queue::Audit;
+use super::state::now_micros;
 use crate::access::needs::{Needs, WRITE};
 use axum::body::Body;
 use esker_audit::record::cut;
-use esker_audit::{Entry, Outcome, QueryText, Subject};
+use esker_audit::{Behalf, Entry, Outcome, QueryText, Subject};
+use esker_model::object::Principal;
 use http::{HeaderName, HeaderValue, Method, Response, StatusCode, Uri};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -19,6 +21,7 @@ const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 #[derive(Debug, Default)]
 pub(crate) struct RequestNote {
     query: OnceLock<QueryText>,
+    behalf: OnceLock<Behalf>,
     /// Whether the request turned out to change data.
     writes: AtomicBool,
     /// Whether its refusal is recorded already.
@@ -30,6 +33,16 @@ impl RequestNote {
     pub(crate) fn query(&self, text: &str) {
         // A request has one query.
         let _ = self.query.set(QueryText::new(text));
+    }
+
+    /// Notes the user on whose behalf the request is answered.
+    pub(crate) fn behalf(&self, principal: Option<&Principal>) {
+        if let Some(principal) = principal {
+            let _ = self.behalf.set(Behalf {
+                uid: principal.uid,
+                gids: principal.gids.clone(),
+            });
+        }
     }
 
     /// Notes that the request changes data.
@@ -132,6 +145,7 @@ impl HttpRecord {
             request: self.request,
             protocol: "http",
             path: Some(cut(path, PATH_BYTES_MAX).to_owned()),
+            on_behalf: self.note.behalf.get().cloned(),
             query: self.note.query.get().cloned(),
             status: status.map(|status| status.as_u16()),
             micros: Some(u64::try_from(self.began.elapsed().as_micros()).unwrap_or(u64::MAX)),

@@ -1,6 +1,8 @@
 //! The thread that writes the audit log.
 
-use super::{AuditEvent, QueueState, facts, now_micros};
+use super::event::AuditEvent;
+use super::facts;
+use super::state::{QueueState, now_micros};
 use crate::settings::AuditSync;
 use esker_audit::Log;
 use esker_model::{Result, Schema};

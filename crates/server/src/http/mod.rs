@@ -208,6 +208,9 @@ async fn answer(
     let principal =
         principal_of(&bound, query.principal()).map_err(|refused| refused.response())?;
     let requester = request.extensions().get::<Requester>().cloned();
+    if let Some(requester) = &requester {
+        requester.note.behalf(principal.as_ref());
+    }
     let body = request_body::text(&service, request).await?;
     // The bodies of other requests have values.
     if let (Some(requester), Run::Find | Run::Read(_), false) =
