@@ -13,6 +13,7 @@ use axum::Router;
 use axum::body::Body;
 use esker_access::slots::{HEAD_MAX, Slot, Slots, Source};
 use esker_access::tls::{self, Accepted, NotAccepted};
+use esker_audit::Subject;
 use esker_model::Result;
 use esker_rpc::limits::{
     CONNECTION_WINDOW_BYTES, HTTP2_FRAME_BYTES, KEEP_ALIVE, STREAM_WINDOW_BYTES,
@@ -145,11 +146,11 @@ impl ConnectionRoutes {
             Arc::clone(&self.access),
             admitted.clone(),
         );
-        let subject = Box::new(move || {
+        let subject: Box<dyn Fn() -> Arc<Subject> + Send> = Box::new(move || {
             let (requester, access, admitted) = &sender;
             requester.subject(access, admitted)
         });
-        let sender = (subject as _, requester.request, Arc::clone(&requester.note));
+        let sender = (subject, requester.request, Arc::clone(&requester.note));
         let target = (request.method(), request.uri());
         Ok(Some(HttpRecord::begin(audit, sender, target, route)))
     }

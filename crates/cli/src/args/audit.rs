@@ -64,7 +64,7 @@ pub(crate) struct AuditShowArgs {
     pub(crate) target: Target,
     #[command(flatten)]
     pub(crate) selection: SelectionArgs,
-    /// Print new records as they come, until Ctrl-C; with --format ndjson or csv
+    /// Print new records as they come, until Ctrl-C; with --format ndjson
     #[arg(long)]
     pub(crate) follow: bool,
     #[command(flatten)]

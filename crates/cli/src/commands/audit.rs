@@ -141,9 +141,9 @@ fn cells(line: &ParsedLine) -> Vec<Cell> {
 
 fn show(args: &AuditShowArgs, context: &mut Context) -> anyhow::Result<Outcome> {
     let format = args.format.format;
-    if args.follow && !matches!(format, RowFormat::Ndjson | RowFormat::Csv) {
+    if args.follow && format != RowFormat::Ndjson {
         return Err(usage(
-            "--follow prints records as they come: add --format ndjson or --format csv",
+            "--follow prints records as they come: add --format ndjson",
         ));
     }
     let selection = selection(&args.selection);
@@ -189,16 +189,10 @@ fn show(args: &AuditShowArgs, context: &mut Context) -> anyhow::Result<Outcome> 
         }
     } else {
         let mut rows = Rows::new(&mut context.out, format, context.style, &columns);
-        loop {
-            for reader in &mut readers {
-                damaged += each_record(reader, &selection, &stopped, &mut |_, line| {
-                    rows.row(cells(line))
-                })?;
-            }
-            if !args.follow || stopped() {
-                break;
-            }
-            std::thread::sleep(FOLLOW);
+        for reader in &mut readers {
+            damaged += each_record(reader, &selection, &stopped, &mut |_, line| {
+                rows.row(cells(line))
+            })?;
         }
         rows.finish()?;
     }

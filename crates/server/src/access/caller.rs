@@ -1,7 +1,6 @@
 //! The client at the other end of a connection.
 
-use super::subject::SubjectCache;
-use super::{Access, ClientIdentity, ClientRights, Proof};
+use super::{Access, Admitted, ClientIdentity, ClientRights, Proof};
 use crate::audit::RequestNote;
 use crate::http::{Bound, Session};
 use crate::settings::Loopback;
@@ -11,6 +10,7 @@ use esker_access::peer::is_mapped;
 use esker_access::proof::EXPORTER_BYTES;
 use esker_access::slots::Slot;
 use esker_access::{PublicKey, Refused, Role, fingerprint, token};
+use esker_audit::Subject;
 use http::{Request, Response, StatusCode, header};
 use std::fmt;
 use std::hash::{BuildHasher as _, RandomState};
@@ -80,7 +80,8 @@ pub(crate) struct Requester {
     pub(super) method: http::Method,
     /// Facts of the request for its record.
     pub(crate) note: Arc<RequestNote>,
-    pub(super) subjects: Arc<SubjectCache>,
+    /// Its last description, with the number of proofs and the rights from which it was made.
+    pub(super) subjects: Arc<Mutex<Option<(u64, Admitted, Arc<Subject>)>>>,
 }
 
 /// A refusal and its reason.

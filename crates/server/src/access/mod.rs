@@ -345,13 +345,7 @@ impl Access {
             );
         }
         if self.audit.is_on() {
-            let method = requester.method.as_str();
-            let call = match table::route_of(method, what) {
-                Some((pattern, _)) if !pattern.starts_with("/esker.v1.") => {
-                    format!("{method} {pattern}")
-                }
-                _ => what.to_owned(),
-            };
+            let call = table::recorded_name(requester.method.as_str(), what);
             let subject = requester.refused_subject(self);
             let why = (denied.why, reason.as_str());
             self.audit.record_refusal(call, subject, request, why);

@@ -2,21 +2,13 @@
 
 use super::{Access, Admitted, ClientRights, Proof, Requester};
 use esker_audit::{Entry, Outcome, Subject};
-use std::sync::{Arc, Mutex, PoisonError};
-
-/// The last description of a requester, with the rights and the number of proofs from which it was made.
-#[derive(Debug, Default)]
-pub(super) struct SubjectCache(Mutex<Option<(u64, Admitted, Arc<Subject>)>>);
+use std::sync::{Arc, PoisonError};
 
 impl Requester {
     /// Describes the sender of an admitted request.
     pub(crate) fn subject(&self, access: &Access, admitted: &Admitted) -> Arc<Subject> {
         let proofs = self.caller.proofs();
-        let mut cached = self
-            .subjects
-            .0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut cached = self.subjects.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((of, rights, subject)) = &*cached
             && *of == proofs
             && rights == admitted

@@ -1,7 +1,7 @@
 //! The record of an HTTP request, from its admission to the head of its response.
 
 use super::queue::Audit;
-use super::state::now_micros;
+use super::state::{PATH_BYTES_MAX, now_micros};
 use crate::access::needs::{Needs, WRITE};
 use axum::body::Body;
 use esker_audit::record::cut;
@@ -12,8 +12,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
-/// Bytes of a path and its query string that are recorded.
-const PATH_BYTES_MAX: usize = 4 << 10;
 /// Header with the number of a request.
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 

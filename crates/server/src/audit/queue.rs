@@ -1,10 +1,11 @@
 //! The bounded queue of records, and what is put into it.
 
 use super::event::AuditEvent;
-use super::state::{QueueState, now_micros};
+use super::state::{PATH_BYTES_MAX, QueueState, now_micros};
 use super::writer::Writer;
 use crate::access::needs::{Needs, READ};
 use crate::settings::{AuditLevel, AuditSettings, FullQueue};
+use esker_audit::record::cut;
 use esker_audit::{Entry, Log, Options, Outcome, Subject};
 use esker_model::{Result, Schema};
 use esker_rpc::failure::busy;
@@ -138,7 +139,7 @@ impl Audit {
         request: u64,
         (why, reason): (&str, &str),
     ) {
-        let protocol = if call.contains(' ') { "http" } else { "grpc" };
+        let protocol = if call.contains(" /") { "http" } else { "grpc" };
         let entry = Entry {
             request,
             protocol,
@@ -146,7 +147,7 @@ impl Audit {
                 why: why.to_owned(),
                 reason: reason.to_owned(),
             },
-            ..Entry::new("refusal", call, subject)
+            ..Entry::new("refusal", cut(&call, PATH_BYTES_MAX), subject)
         };
         self.record(entry);
     }

@@ -35,7 +35,7 @@ pub(super) fn shrink(request: &[u8]) -> ShrunkRequest {
         };
     }
     let mut out = Vec::new();
-    let items = shrink_request(request, &mut out).unwrap_or_else(|| {
+    let items = shrink_request(request, false, &mut out).unwrap_or_else(|| {
         out.clear();
         0
     });
@@ -87,14 +87,19 @@ fn put(number: u32, value: &[u8], out: &mut Vec<u8>) {
 }
 
 /// Shrinks a `Request`, and returns the length of its longest list; `None` if it is malformed.
-fn shrink_request(mut request: &[u8], out: &mut Vec<u8>) -> Option<u64> {
+fn shrink_request(mut request: &[u8], is_inner: bool, out: &mut Vec<u8>) -> Option<u64> {
     let call = next(&mut request)?;
     let value = call.value?;
     if matches!(call.number, GRAPH | GRAPH_AS) {
         return shrink_graph_call(call.number, value, out);
     }
+    let has_request = call.number == AS;
+    // A request on behalf of a user contains one that is none.
+    if has_request && is_inner {
+        return None;
+    }
     let mut inner = Vec::new();
-    let items = shrink_message(value, call.number == AS, &mut inner)?;
+    let items = shrink_message(value, has_request, &mut inner)?;
     put(call.number, &inner, out);
     Some(items)
 }
@@ -105,8 +110,11 @@ fn shrink_message(mut message: &[u8], has_request: bool, out: &mut Vec<u8>) -> O
     while !message.is_empty() {
         let field = next(&mut message)?;
         if has_request && field.number == 2 {
+            if counts.iter().any(|(number, _)| *number == 0) {
+                return None;
+            }
             let mut inner = Vec::new();
-            let items = shrink_request(field.value?, &mut inner)?;
+            let items = shrink_request(field.value?, true, &mut inner)?;
             put(2, &inner, out);
             counts.push((0, items));
             continue;

@@ -6,6 +6,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+/// Bytes of a path and its query string that are recorded.
+pub(super) const PATH_BYTES_MAX: usize = 4 << 10;
+
 /// Returns the schema in which types of vertices have names.
 pub(super) type SchemaSource = Box<dyn Fn() -> Option<Arc<Schema>> + Send>;
 

@@ -90,10 +90,13 @@ impl Writer {
     fn group(&mut self, first: AuditEvent) -> bool {
         let schema = self.schema();
         let mut next = Some(first);
-        let mut taken = 0;
+        let (mut taken, mut ended) = (0, false);
         while let Some(event) = next {
             let entry = match event {
-                AuditEvent::End => return true,
+                AuditEvent::End => {
+                    ended = true;
+                    break;
+                }
                 AuditEvent::Entry(entry) => *entry,
                 AuditEvent::Call(call) => facts::entry_of(*call, schema.as_deref()),
             };
@@ -112,7 +115,7 @@ impl Writer {
             self.log.record_lost(lost, now_micros());
         }
         self.dirty = true;
-        false
+        ended
     }
 
     fn schema(&self) -> Option<Arc<Schema>> {

@@ -26,6 +26,7 @@ mod table;
 mod view;
 mod write;
 
+use crate::access::needs::READ;
 use crate::access::{BoundUser, Requester};
 use crate::call::CallState;
 use crate::service::Service;
@@ -213,8 +214,9 @@ async fn answer(
     }
     let body = request_body::text(&service, request).await?;
     // The bodies of other requests have values.
-    if let (Some(requester), Run::Find | Run::Read(_), false) =
-        (&requester, endpoint.run, body.is_empty())
+    if let Some(requester) = &requester
+        && endpoint.needs == READ
+        && !body.is_empty()
     {
         requester.note.query(&body);
     }
