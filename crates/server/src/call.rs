@@ -1,7 +1,7 @@
 //! A call in progress: its cancellation, its flow control, and the destination of its answer.
 
 use crate::access::Requester;
-use crate::audit::CallRecord;
+use crate::audit::{Audit, CallRecord};
 use crate::limits;
 use crate::member::gate::Gate;
 use crate::metrics::Metrics;
@@ -185,8 +185,8 @@ pub(crate) struct Call {
     gate: Option<Arc<Gate>>,
     /// Span of the call, if it is traced.
     span: Option<Span>,
-    /// Record of the call, if it is recorded.
-    record: Option<Box<CallRecord>>,
+    /// Record of the call and its log, if it is recorded.
+    record: Option<(Arc<Audit>, Box<CallRecord>)>,
 }
 
 /// Bytes that count as in memory until this is dropped.
@@ -255,13 +255,13 @@ impl Call {
     }
 
     /// Sets the record of an admitted call.
-    pub(crate) fn audit(&mut self, record: Option<Box<CallRecord>>) {
-        self.record = record;
+    pub(crate) fn audit(&mut self, audit: &Arc<Audit>, record: Box<CallRecord>) {
+        self.record = Some((Arc::clone(audit), record));
     }
 
     /// Counts rows of an answer whose pieces are encoded.
     pub(crate) fn count_rows(&self, rows: u64) {
-        if let Some(record) = &self.record {
+        if let Some((_, record)) = &self.record {
             record.count_rows(rows);
         }
     }
@@ -281,7 +281,7 @@ impl Call {
         if self.withheld() {
             return Err(ClientGone);
         }
-        if let Some(record) = &self.record {
+        if let Some((_, record)) = &self.record {
             record.count_piece(&reply);
         }
         let reply = proto::Reply { reply: Some(reply) };
@@ -376,8 +376,8 @@ impl Call {
         if let Some(span) = &self.span {
             spans::end_call(span, &reply);
         }
-        if let Some(record) = self.record.take() {
-            record.end(&reply, self.began.elapsed());
+        if let Some((audit, record)) = self.record.take() {
+            audit.end_call(record, &reply, self.began.elapsed());
         }
         let reply = proto::Reply { reply: Some(reply) };
         match &self.sink {

@@ -398,8 +398,8 @@ impl CallStream {
                     return;
                 }
                 let subject = self.requester.subject(access, &admitted);
-                let record = CallRecord::begin(access.audit(), (id, number), subject, &request);
-                call.audit(Some(record));
+                let record = CallRecord::begin((id, number), subject, &request);
+                call.audit(access.audit(), record);
             }
         }
         let most = self.service.settings.limits.request_bytes;

@@ -185,7 +185,12 @@ impl Server {
         }
         let metrics = Arc::new(Metrics::new());
         let open_audit = || {
-            let folder = database.directory().join(esker_audit::FOLDER);
+            let folder = match (&settings.audit.folder, &cluster_part) {
+                (None, _) => database.directory().join(esker_audit::FOLDER),
+                (Some(folder), None) => folder.clone(),
+                // The servers of a cluster share its settings.
+                (Some(folder), Some((_, id))) => folder.join(format!("server-{}", id.0)),
+            };
             let server = format!("esker {}, {}", env!("CARGO_PKG_VERSION"), settings.listen);
             Audit::open(&folder, &settings.audit, server).map(Arc::new)
         };

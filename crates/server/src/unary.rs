@@ -144,7 +144,9 @@ impl Unary {
             sink,
         );
         call.trace(spans::of_call(number, parent));
-        call.audit(record);
+        if let Some(record) = record {
+            call.audit(self.0.access.audit(), record);
+        }
         call.requester = (number == WATCH_FILES).then_some(requester);
         self.0.metrics.received.add(bytes as u64);
         if let Some(request) = request.call {
@@ -171,7 +173,6 @@ impl Unary {
         let subject = requester.subject(access, admitted);
         let id = (requester.request, number);
         Ok(Some(CallRecord::begin(
-            access.audit(),
             id,
             subject,
             &request.encode_to_vec(),

@@ -1,7 +1,7 @@
 //! Facts of a call for its record: whom and what it names, and the text of its query. Values of attributes, contents of files and handles
 //! of open files are left out.
 
-use super::event::EndedCall;
+use super::event::CallRecord;
 use crate::calls::{CALLS, number_named};
 use esker_audit::{Behalf, Entry, QueryText};
 use esker_model::graph_read::{GraphCall, GraphCallAs};
@@ -18,12 +18,12 @@ use prost::Message as _;
 const AS: usize = number_named("as");
 
 /// Makes the record of a call.
-pub(super) fn entry_of(call: EndedCall, schema: Option<&Schema>) -> Entry {
+pub(super) fn entry_of(call: CallRecord, schema: Option<&Schema>) -> Entry {
     let name = CALLS.get(call.number).map_or("unknown", |call| call.name);
     let mut entry = Entry {
         time: call.time,
         request: call.request,
-        rows: Some(call.rows).filter(|rows| *rows > 0),
+        rows: Some(call.rows.into_inner()).filter(|rows| *rows > 0),
         micros: Some(call.micros),
         outcome: call.outcome,
         ..Entry::new("call", name, call.subject)

@@ -2,7 +2,6 @@
 //!
 //! A record is passed when the request ends, by one push to a queue without a lock. Nothing of it is formatted on the request's thread.
 
-mod call_record;
 mod event;
 mod facts;
 mod http_record;
@@ -12,6 +11,6 @@ mod shrink;
 mod state;
 mod writer;
 
-pub(crate) use call_record::CallRecord;
+pub(crate) use event::CallRecord;
 pub(crate) use http_record::{HttpRecord, RequestNote, with_request_id};
 pub(crate) use queue::Audit;

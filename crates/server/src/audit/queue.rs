@@ -1,20 +1,23 @@
 //! The bounded queue of records, and what is put into it.
 
-use super::event::AuditEvent;
+use super::event::{AuditEvent, CallRecord};
 use super::state::{PATH_BYTES_MAX, QueueState, now_micros};
 use super::writer::Writer;
 use crate::access::needs::{Needs, READ};
 use crate::settings::{AuditLevel, AuditSettings, FullQueue};
+use crate::spans::status_of;
 use esker_audit::record::cut;
 use esker_audit::{Entry, Log, Options, Outcome, Subject};
 use esker_model::{Result, Schema};
 use esker_rpc::failure::busy;
 use esker_rpc::proto;
+use esker_rpc::proto::reply::Reply;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 /// Records that may wait for the writer.
 const QUEUE: usize = 16_384;
@@ -47,15 +50,11 @@ impl Audit {
         if settings.log == AuditLevel::Off {
             return Ok(audit);
         }
-        let micros =
-            |time: std::time::Duration| i64::try_from(time.as_micros()).unwrap_or(i64::MAX);
+        let micros = |time: Duration| i64::try_from(time.as_micros()).unwrap_or(i64::MAX);
         let options = Options {
             segment_bytes: settings.segment_bytes as u64,
             keep_micros: settings.keep.map(micros),
-            ..Options::new(
-                settings.folder.clone().unwrap_or_else(|| folder.to_owned()),
-                server,
-            )
+            ..Options::new(folder.to_owned(), server)
         };
         let log = Log::open(options, now_micros())?;
         let (sender, receiver) = sync_channel(QUEUE);
@@ -129,6 +128,16 @@ impl Audit {
             entry.time = now_micros();
         }
         self.push(AuditEvent::Entry(Box::new(entry)));
+    }
+
+    /// Records the end of a call.
+    pub(crate) fn end_call(&self, mut record: Box<CallRecord>, reply: &Reply, took: Duration) {
+        record.count_piece(reply);
+        record.micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+        if let Reply::Failure(failure) = reply {
+            record.outcome = Outcome::Failed(status_of(failure).0.to_owned());
+        }
+        self.push(AuditEvent::Call(record));
     }
 
     /// Records a refused request.

@@ -105,14 +105,16 @@ impl Member {
             }
         })?;
         runtime.block_on(identity::check(config, &connected))?;
-        // The storage is shared: each member has a folder of its own in it.
-        let folder = format!(
+        // Members share their storage and their settings.
+        let own = format!(
             "{}-{}",
             esker_audit::FOLDER,
             listen.replace([':', '/'], "-")
         );
+        let folder = settings.audit.folder.as_ref();
+        let folder = folder.unwrap_or(&config.storage).join(own);
         let server = format!("esker {}, {listen}", env!("CARGO_PKG_VERSION"));
-        let audit = Audit::open(&config.storage.join(folder), &settings.audit, server)?;
+        let audit = Audit::open(&folder, &settings.audit, server)?;
         let metrics = Arc::new(Metrics::new());
         let access = Access::open(&config.storage, &settings, metrics, Arc::new(audit))?;
         access.set_listen_address(listen, address.port());
