@@ -64,6 +64,12 @@ ROWS: list[tuple[str, bool, list[Panel]]] = [
             ("Failures by call", "reqps", "Requests that had an error as their answer, by call.", [(rate("esker_request_failures_total", "call"), "{{call}}")]),
             ("Refused access", "reqps", "Requests refused for lack of access, by reason: docs/book/access.md.", [(rate("esker_refused_total", "why"), "{{why}}")]),
             (
+                "Audit log",
+                "reqps",
+                "Records written, and requests without a record: docs/book/audit.md.",
+                [(rate("esker_audit_records_total"), f"records {OF_SERVER}"), (rate("esker_audit_lost_total"), f"lost {OF_SERVER}")],
+            ),
+            (
                 "Refused for load",
                 "reqps",
                 "Requests and connections refused because a limit was reached. Clients repeat such requests.",

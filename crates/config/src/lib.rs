@@ -107,6 +107,7 @@ pub fn time(value: &DeValue<'_>) -> Option<Duration> {
         "s" => 1_000,
         "m" | "min" => 60_000,
         "h" => 3_600_000,
+        "d" => 86_400_000,
         _ => return None,
     };
     number.checked_mul(factor).map(Duration::from_millis)

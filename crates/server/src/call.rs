@@ -1,6 +1,7 @@
 //! A call in progress: its cancellation, its flow control, and the destination of its answer.
 
 use crate::access::Requester;
+use crate::audit::{Audit, CallRecord};
 use crate::limits;
 use crate::member::gate::Gate;
 use crate::metrics::Metrics;
@@ -184,6 +185,8 @@ pub(crate) struct Call {
     gate: Option<Arc<Gate>>,
     /// Span of the call, if it is traced.
     span: Option<Span>,
+    /// Record of the call and its log, if it is recorded.
+    record: Option<(Arc<Audit>, Box<CallRecord>)>,
 }
 
 /// Bytes that count as in memory until this is dropped.
@@ -242,12 +245,25 @@ impl Call {
             requester: None,
             gate: service.gate(),
             span: spans::of_work(number),
+            record: None,
         }
     }
 
     /// Sets the span of a call from outside of this process.
     pub(crate) fn trace(&mut self, span: Option<Span>) {
         self.span = span;
+    }
+
+    /// Sets the record of an admitted call.
+    pub(crate) fn audit(&mut self, audit: &Arc<Audit>, record: Box<CallRecord>) {
+        self.record = Some((Arc::clone(audit), record));
+    }
+
+    /// Counts rows of an answer whose pieces are encoded.
+    pub(crate) fn count_rows(&self, rows: u64) {
+        if let Some((_, record)) = &self.record {
+            record.count_rows(rows);
+        }
     }
 
     /// Span of the call, if it is traced.
@@ -264,6 +280,9 @@ impl Call {
     pub(crate) fn piece(&self, reply: Reply) -> Result<(), ClientGone> {
         if self.withheld() {
             return Err(ClientGone);
+        }
+        if let Some((_, record)) = &self.record {
+            record.count_piece(&reply);
         }
         let reply = proto::Reply { reply: Some(reply) };
         match &self.sink {
@@ -357,6 +376,9 @@ impl Call {
         if let Some(span) = &self.span {
             spans::end_call(span, &reply);
         }
+        if let Some((audit, record)) = self.record.take() {
+            audit.end_call(record, &reply, self.began.elapsed());
+        }
         let reply = proto::Reply { reply: Some(reply) };
         match &self.sink {
             Sink::Stream { outbox, id, .. } => outbox.answer(&proto::Answer {
@@ -426,6 +448,7 @@ mod tests {
             requester: None,
             gate: None,
             span: None,
+            record: None,
         }
     }
 

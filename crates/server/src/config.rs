@@ -1,6 +1,6 @@
 //! Settings from a TOML file. An unknown key, or a value of the wrong kind, is refused with its position in the file.
 
-use crate::settings::{Loopback, Settings, Tls};
+use crate::settings::{AuditLevel, AuditSync, FullQueue, Loopback, Settings, Tls};
 use esker::rdf::Services;
 use esker_access::{RoleTable, UserPattern};
 use esker_config::{
@@ -364,6 +364,69 @@ pub(crate) const KEYS: [Key<Draft>; 44] = [
             Some(())
         },
     },
+    Key {
+        path: "audit.log",
+        expected: "\"all\", \"writes\", \"refused\" or \"off\"",
+        set: |d, v| {
+            d.settings.audit.log = match text(v)? {
+                "all" => AuditLevel::All,
+                "writes" => AuditLevel::Writes,
+                "refused" => AuditLevel::Refused,
+                "off" => AuditLevel::Off,
+                _ => return None,
+            };
+            Some(())
+        },
+    },
+    Key {
+        path: "audit.folder",
+        expected: "the absolute path of a folder",
+        set: |d, v| {
+            let folder = text(v).map(PathBuf::from).filter(|p| p.is_absolute())?;
+            d.settings.audit.folder = Some(folder);
+            Some(())
+        },
+    },
+    Key {
+        path: "audit.sync",
+        expected: "a time, as in \"1s\", or \"always\"",
+        set: |d, v| {
+            d.settings.audit.sync = match text(v)? {
+                "always" => AuditSync::Always,
+                _ => AuditSync::Every(time(v).filter(|t| !t.is_zero())?),
+            };
+            Some(())
+        },
+    },
+    Key {
+        path: "audit.full",
+        expected: "\"wait\" or \"refuse\"",
+        set: |d, v| {
+            d.settings.audit.full = match text(v)? {
+                "wait" => FullQueue::Wait,
+                "refuse" => FullQueue::Refuse,
+                _ => return None,
+            };
+            Some(())
+        },
+    },
+    Key {
+        path: "audit.keep",
+        expected: "a time from a day, as in \"400d\"",
+        set: |d, v| {
+            let keep = time(v).filter(|t| *t >= Duration::from_hours(24))?;
+            d.settings.audit.keep = Some(keep);
+            Some(())
+        },
+    },
+    Key {
+        path: "audit.segment_bytes",
+        expected: "a size from 1MiB",
+        set: |d, v| {
+            d.settings.audit.segment_bytes = size(v).filter(|bytes| *bytes >= 1 << 20)?;
+            Some(())
+        },
+    },
 ];
 
 /// Whether a text is the address of a server's root: a scheme and a host, without a path or query.
@@ -456,6 +519,40 @@ mod tests {
         assert_eq!((catalogue.page, catalogue.filter == Expr::All), (7, false));
         assert_eq!(settings.tls.unwrap().key, Path::new("b"));
         assert_eq!(read("").unwrap(), Settings::default());
+    }
+
+    #[test]
+    fn the_section_audit_is_read() {
+        let audit = "[audit]\nlog = \"all\"\nfolder = \"/var/log/esker\"\nsync = \"always\"\nfull = \"refuse\"\nkeep = \"400d\"\n\
+                     segment_bytes = \"1MiB\"\n";
+        let audit = read(audit).unwrap().audit;
+        assert_eq!(
+            (audit.log, audit.full),
+            (AuditLevel::All, FullQueue::Refuse)
+        );
+        assert_eq!(audit.folder.as_deref(), Some(Path::new("/var/log/esker")));
+        assert_eq!(audit.keep, Some(Duration::from_hours(400 * 24)));
+        assert_eq!(
+            (audit.sync, audit.segment_bytes),
+            (AuditSync::Always, 1 << 20)
+        );
+        let every = read("[audit]\nsync = \"250ms\"\n").unwrap().audit.sync;
+        assert_eq!(every, AuditSync::Every(Duration::from_millis(250)));
+        for line in [
+            "log = \"reads\"",
+            "folder = \"log\"",
+            "sync = \"0s\"",
+            "full = \"drop\"",
+            "keep = \"1h\"",
+            "segment_bytes = 7",
+        ] {
+            let key = line.split(' ').next().unwrap();
+            let refused = message(&format!("[audit]\n{line}\n"));
+            assert!(
+                refused.contains(&format!("`audit.{key}` holds ")),
+                "{refused}"
+            );
+        }
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! Connections from their acceptance to their end.
 
 use crate::access::table::route_of;
-use crate::access::{Access, Caller, Requester};
+use crate::access::{Access, Admitted, Caller, Requester};
+use crate::audit::{HttpRecord, with_request_id};
 use crate::http::is_grpc;
 use crate::limits::STREAMS_MAX;
 use crate::security_headers::with_security_headers;
@@ -12,6 +13,7 @@ use axum::Router;
 use axum::body::Body;
 use esker_access::slots::{HEAD_MAX, Slot, Slots, Source};
 use esker_access::tls::{self, Accepted, NotAccepted};
+use esker_audit::Subject;
 use esker_model::Result;
 use esker_rpc::limits::{
     CONNECTION_WINDOW_BYTES, HTTP2_FRAME_BYTES, KEEP_ALIVE, STREAM_WINDOW_BYTES,
@@ -79,8 +81,18 @@ impl Service<http::Request<Incoming>> for ConnectionRoutes {
                     *response.body_mut() = Body::empty();
                 }
                 let response = with_security_headers(response);
+                let response = if is_grpc(&request) {
+                    response
+                } else {
+                    with_request_id(response, requester.request)
+                };
                 return Box::pin(std::future::ready(Ok(response)));
             }
+        };
+        let number = (!is_grpc(&request)).then_some(requester.request);
+        let record = match self.record(&request, &requester, &admitted) {
+            Ok(record) => record,
+            Err(response) => return Box::pin(std::future::ready(Ok(response))),
         };
         let client = requester.client(&self.access);
         let span = self.span_of(&request);
@@ -90,13 +102,59 @@ impl Service<http::Request<Incoming>> for ConnectionRoutes {
         let answering = CLIENT.scope(client, self.routes.call(request));
         let answering = esker_telemetry::scope(span.clone(), answering);
         Box::pin(async move {
-            let response = answering.await.map(with_security_headers)?;
+            let mut response = answering.await.map(with_security_headers)?;
+            if let Some(record) = record {
+                record.answered(&response);
+            }
+            if let Some(number) = number {
+                response = with_request_id(response, number);
+            }
             Ok(spans::answered(span, response))
         })
     }
 }
 
 impl ConnectionRoutes {
+    /// Begins the record of an admitted request, or refuses it because the audit log takes no more. Calls of gRPC have records of their
+    /// own.
+    #[expect(
+        clippy::result_large_err,
+        reason = "the refusal is the response that is sent"
+    )]
+    fn record<B>(
+        &self,
+        request: &http::Request<B>,
+        requester: &Requester,
+        admitted: &Admitted,
+    ) -> std::result::Result<Option<HttpRecord>, http::Response<Body>> {
+        let audit = self.access.audit();
+        if !audit.is_on() || is_grpc(request) {
+            return Ok(None);
+        }
+        let Some(route) = route_of(request.method().as_str(), request.uri().path()) else {
+            return Ok(None);
+        };
+        if audit.wants(route.1)
+            && let Some(full) = audit.refusal()
+        {
+            let response = crate::http::failed(&full);
+            let response = with_security_headers(response);
+            return Err(with_request_id(response, requester.request));
+        }
+        let sender = (
+            requester.clone(),
+            Arc::clone(&self.access),
+            admitted.clone(),
+        );
+        let subject: Box<dyn Fn() -> Arc<Subject> + Send> = Box::new(move || {
+            let (requester, access, admitted) = &sender;
+            requester.subject(access, admitted)
+        });
+        let sender = (subject, requester.request, Arc::clone(&requester.note));
+        let target = (request.method(), request.uri());
+        Ok(Some(HttpRecord::begin(audit, sender, target, route)))
+    }
+
     /// Begins the span of an admitted request, if it is traced. Calls of gRPC have spans of their own.
     fn span_of<B>(&self, request: &http::Request<B>) -> Option<Span> {
         if !esker_telemetry::is_on() || is_grpc(request) {

@@ -1,8 +1,9 @@
 //! `Exchange`: many calls in one stream.
 
-use crate::access::Requester;
 use crate::access::needs::{Needs, READ};
 use crate::access::table;
+use crate::access::{Admitted, Requester};
+use crate::audit::CallRecord;
 use crate::call::{AtLeast, Call, CallOptions, CallState, OpenCalls, Sink};
 use crate::calls::{CALLS, number_named, number_of};
 use crate::cluster::PeerServer;
@@ -17,6 +18,7 @@ use esker_model::{Error, Version};
 use esker_rpc::convert::{Form, reason_in};
 use esker_rpc::frame::{FrameCodec, RawCall, RawToServer};
 use esker_rpc::limits::{CREDIT_BYTES, PEER_MESSAGE_BYTES_MAX};
+use esker_rpc::proto::reply::Reply;
 use esker_rpc::trace::TraceContext;
 use esker_rpc::{OLDEST_PROTOCOL, PROTOCOL, agreed_protocol, proto};
 use prost::Message as _;
@@ -298,19 +300,30 @@ impl CallStream {
     }
 
     /// Authorizes a call and returns the request as it is to be answered, limited to what the caller may see.
-    fn admit(&self, needs: Needs, number: usize, request: Bytes) -> Result<Bytes, String> {
+    fn admit(
+        &self,
+        needs: Needs,
+        number: usize,
+        (id, request): (u64, Bytes),
+    ) -> Result<(Bytes, Admitted), String> {
         if needs == Needs::Server {
-            return Ok(request);
+            return Ok((request, Admitted::default()));
         }
         let what = CALLS.get(number).map_or("unknown", |call| call.name);
-        let admitted = self.service.access.admit(&self.requester, needs, what);
-        let bound = admitted.map_err(|denied| denied.message)?.bound();
+        let access = &self.service.access;
+        let admitted = access.admit_call(&self.requester, id, needs, what);
+        let admitted = admitted.map_err(|denied| denied.message)?;
+        let bound = admitted.bound();
         if bound.user.is_none() {
-            return Ok(request);
+            return Ok((request, admitted));
         }
         let request =
             proto::Request::decode(request).map_err(|e| format!("malformed message: {e}"))?;
-        Ok(bound.bind(request, what)?.encode_to_vec().into())
+        let bound = bound.bind(request, what).map_err(|words| {
+            let denied = access.refused_bound(&self.requester, id, words, what);
+            denied.message
+        })?;
+        Ok((bound.encode_to_vec().into(), admitted))
     }
 
     fn call(&self, call: RawCall, group: &mut InlineGroup) {
@@ -367,16 +380,27 @@ impl CallStream {
             return;
         }
         let needs = table::needs_of_call(number, &request);
-        let request = match self.admit(needs, number, request) {
-            Ok(request) => request,
+        let access = &self.service.access;
+        let id = access.audit().next_request();
+        let (request, admitted) = match self.admit(needs, number, (id, request)) {
+            Ok(admitted) => admitted,
             Err(why) => {
                 call.failed(&Error::Target(why));
                 return;
             }
         };
-        // Pings keep connections alive; a trace of one shows nothing.
+        // Pings keep connections alive; a trace or a record of one shows nothing.
         if number != SHORT[0] {
             call.trace(spans::of_call(number, parent));
+            if access.audit().wants(needs) {
+                if let Some(full) = access.audit().refusal() {
+                    call.done(Reply::Failure(full));
+                    return;
+                }
+                let subject = self.requester.subject(access, &admitted);
+                let record = CallRecord::begin((id, number), subject, &request);
+                call.audit(access.audit(), record);
+            }
         }
         let most = self.service.settings.limits.request_bytes;
         if request.len() > most {

@@ -9,6 +9,7 @@
 mod access;
 mod admin;
 mod answer;
+mod audit;
 mod call;
 mod calls;
 pub mod cluster;

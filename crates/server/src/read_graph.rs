@@ -119,6 +119,7 @@ fn read_graph(
         }
         read => read.answer(&*graph, &*call.state, &mut pieces)?,
     };
+    call.count_rows(pieces.seen.into());
     match pieces.stopped {
         Some(stop) => Err(stop),
         None => Ok(Reply::Graph(proto::GraphReply {

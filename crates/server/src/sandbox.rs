@@ -51,6 +51,9 @@ pub fn sandbox(folder: &Path, settings: &Settings) -> Sandbox {
     if let Some(backups) = &settings.backups {
         sandbox = sandbox.write(backups);
     }
+    if let Some(folder) = &settings.audit.folder {
+        sandbox = sandbox.write(folder);
+    }
     if let Some(tls) = &settings.tls {
         sandbox = sandbox.read(&tls.certificate).read(&tls.key);
     }

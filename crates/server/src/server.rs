@@ -1,6 +1,7 @@
 //! A running server, with an orderly start and stop.
 
 use crate::access::Access;
+use crate::audit::Audit;
 use crate::cluster::config::ClusterConfig;
 use crate::cluster::{self, Cluster};
 use crate::connection::{Acceptor, Phase};
@@ -17,7 +18,7 @@ use crate::{access, http, listen, unary};
 use axum::routing::post_service;
 use esker::{Database, HttpSocket, Role};
 use esker_cluster::ServerId;
-use esker_model::{Error, Result};
+use esker_model::{Error, GraphRead as _, Result};
 use esker_rpc::map::Map;
 use esker_rpc::{Address, proto};
 use prost::Message as _;
@@ -183,16 +184,28 @@ impl Server {
             database.enable_leases(settings.lease)?;
         }
         let metrics = Arc::new(Metrics::new());
+        let open_audit = || {
+            let folder = match (&settings.audit.folder, &cluster_part) {
+                (None, _) => database.directory().join(esker_audit::FOLDER),
+                (Some(folder), None) => folder.clone(),
+                // The servers of a cluster share its settings.
+                (Some(folder), Some((_, id))) => folder.join(format!("server-{}", id.0)),
+            };
+            let server = format!("esker {}, {}", env!("CARGO_PKG_VERSION"), settings.listen);
+            Audit::open(&folder, &settings.audit, server).map(Arc::new)
+        };
         let access = match (&assignment, &cluster_part) {
             // The process authenticates connections for all its stores.
             (Some(assignment), _) => assignment.hub.access(),
             // The servers of a cluster share one set of access rules.
             (None, Some((config, _))) => {
-                Access::open(&config.storage, &settings, Arc::clone(&metrics)).map(Arc::new)?
+                let metrics = Arc::clone(&metrics);
+                Access::open(&config.storage, &settings, metrics, open_audit()?).map(Arc::new)?
             }
             (None, None) => {
                 let folder = database.directory();
-                Access::open(folder, &settings, Arc::clone(&metrics)).map(Arc::new)?
+                let metrics = Arc::clone(&metrics);
+                Access::open(folder, &settings, metrics, open_audit()?).map(Arc::new)?
             }
         };
         // Invalid settings must be reported before anything has started.
@@ -242,6 +255,9 @@ impl Server {
             database, cluster, settings, lanes, access, metrics,
         )?);
         let _ = service.console.address.set(address);
+        let known = Arc::downgrade(&service);
+        let schema = move || known.upgrade()?.database.schema().ok();
+        service.access.audit().set_schema(schema);
         let writer = {
             let service = Arc::clone(&service);
             std::thread::Builder::new()
@@ -452,6 +468,11 @@ impl RunningServer {
     }
 
     fn stop(mut self) -> Result<bool> {
+        // The process's log goes on for its other stores.
+        let audit = match self.hub {
+            None => Some(Arc::clone(self.service.access.audit())),
+            Some(_) => None,
+        };
         if let Some(merger) = self.merger.take() {
             merger.stop();
         }
@@ -498,6 +519,9 @@ impl RunningServer {
             self.service.sparql.stop();
         }
         self.runtime.shutdown_timeout(FLUSH_MAX);
+        if let Some(audit) = audit {
+            audit.close();
+        }
         // Wait until threads of the process drop their references.
         wait(FLUSH_MAX, || Arc::strong_count(&self.service) == 1);
         let database = match Arc::into_inner(self.service) {

@@ -43,6 +43,69 @@ pub struct Settings {
     pub catalogue: Catalogue,
     /// Settings of the process's traces.
     pub tracing: Tracing,
+    /// Settings of the audit log.
+    pub audit: AuditSettings,
+}
+
+/// Settings of the audit log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AuditSettings {
+    /// Requests that are recorded.
+    pub log: AuditLevel,
+    /// Folder of the log; `None` for `audit` in the database's folder.
+    pub folder: Option<PathBuf>,
+    /// Time between two syncs of the log to disk.
+    pub sync: AuditSync,
+    /// Fate of a request while the queue of records is full.
+    pub full: FullQueue,
+    /// Age after which sealed segments are removed; `None` keeps all.
+    pub keep: Option<Duration>,
+    /// Bytes after which a segment is sealed.
+    pub segment_bytes: usize,
+}
+
+/// Requests that the audit log records. Each level includes those before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AuditLevel {
+    /// None: there is no log.
+    Off,
+    /// Refused requests, changes of access, calls that need the role `admin`.
+    Refused,
+    /// Changes of data, proofs of keys.
+    Writes,
+    /// Reads.
+    All,
+}
+
+/// Time between two syncs of the audit log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AuditSync {
+    /// After each group of records, as fast as the disk allows.
+    Always,
+    /// After that time.
+    Every(Duration),
+}
+
+/// Fate of a request while the queue of records is full.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FullQueue {
+    /// It waits for a place.
+    Wait,
+    /// It is refused before it is executed.
+    Refuse,
+}
+
+impl Default for AuditSettings {
+    fn default() -> Self {
+        Self {
+            log: AuditLevel::Refused,
+            folder: None,
+            sync: AuditSync::Every(Duration::from_secs(1)),
+            full: FullQueue::Wait,
+            keep: None,
+            segment_bytes: 64 << 20,
+        }
+    }
 }
 
 /// Settings of the traces that a server sends.
@@ -264,6 +327,7 @@ impl Default for Settings {
             access: AccessSettings::default(),
             catalogue: Catalogue::default(),
             tracing: Tracing::default(),
+            audit: AuditSettings::default(),
         }
     }
 }

@@ -155,7 +155,7 @@ pub(crate) fn of_work(number: usize) -> Option<Span> {
 }
 
 /// Status of a failed call in gRPC, and whether the server is at fault.
-fn status_of(failure: &proto::Failure) -> (&'static str, bool) {
+pub(crate) fn status_of(failure: &proto::Failure) -> (&'static str, bool) {
     match FailureKind::try_from(failure.kind) {
         Ok(FailureKind::Missing) => ("NOT_FOUND", false),
         Ok(FailureKind::Invalid) => ("INVALID_ARGUMENT", false),

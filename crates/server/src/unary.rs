@@ -1,8 +1,10 @@
 //! gRPC calls other than `Exchange`, for clients in other languages.
 
-use crate::access::{Requester, table};
+use crate::access::needs::Needs;
+use crate::access::{Admitted, Requester, table};
+use crate::audit::CallRecord;
 use crate::call::{AtLeast, Call, CallOptions, CallState, Sink};
-use crate::calls::{CALLS, number_of_message};
+use crate::calls::{CALLS, number_named, number_of_message};
 use crate::service::{Service, WATCH_FILES};
 use crate::spans;
 use esker_model::Version;
@@ -22,6 +24,7 @@ use tonic::codegen::tokio_stream::Stream;
 use tonic::metadata::{MetadataMap, MetadataValue};
 use tonic::{Code, Request, Response, Status, Streaming};
 
+const PING: usize = number_named("ping");
 /// Pieces of an answer that may wait for the client to receive them.
 const PIECES: usize = 8;
 
@@ -122,10 +125,13 @@ impl Unary {
         let what = CALLS.get(number).map_or("unknown", |call| call.name);
         let admitted = self.0.access.admit(&requester, needs, what);
         let admitted = admitted.map_err(|denied| denied.status())?;
-        let request = admitted
-            .bound()
-            .bind(request, what)
-            .map_err(Status::permission_denied)?;
+        let request = admitted.bound().bind(request, what).map_err(|words| {
+            let access = &self.0.access;
+            access
+                .refused_bound(&requester, requester.request, words, what)
+                .status()
+        })?;
+        let record = self.record(&requester, &admitted, (needs, number), &request)?;
         let call_state = CallState::new(options.deadline, Arc::clone(&self.0.cut));
         let (sender, pieces) = mpsc::channel(PIECES);
         let sink = Sink::Channel(sender);
@@ -138,12 +144,39 @@ impl Unary {
             sink,
         );
         call.trace(spans::of_call(number, parent));
+        if let Some(record) = record {
+            call.audit(self.0.access.audit(), record);
+        }
         call.requester = (number == WATCH_FILES).then_some(requester);
         self.0.metrics.received.add(bytes as u64);
         if let Some(request) = request.call {
             self.0.request(request, number, call);
         }
         Ok(AnswerPieces { pieces, call_state })
+    }
+
+    /// Begins the record of an admitted call, if it is recorded.
+    fn record(
+        &self,
+        requester: &Requester,
+        admitted: &Admitted,
+        (needs, number): (Needs, usize),
+        request: &proto::Request,
+    ) -> Result<Option<Box<CallRecord>>, Status> {
+        let access = &self.0.access;
+        if number == PING || !access.audit().wants(needs) {
+            return Ok(None);
+        }
+        if let Some(full) = access.audit().refusal() {
+            return Err(status_of(&full));
+        }
+        let subject = requester.subject(access, admitted);
+        let id = (requester.request, number);
+        Ok(Some(CallRecord::begin(
+            id,
+            subject,
+            &request.encode_to_vec(),
+        )))
     }
 
     async fn one<T, M: Default>(

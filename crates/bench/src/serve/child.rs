@@ -20,14 +20,14 @@ pub(crate) struct Child {
 impl Child {
     /// Starts a server; creates the database if absent.
     pub(crate) fn start(context: &Context, folder: &Path) -> anyhow::Result<Self> {
-        Self::start_with(context, folder, true)
+        Self::start_with(context, folder, &[])
     }
 
-    /// Starts a server with or without its sandbox; creates the database if absent.
+    /// Starts a server with further arguments; creates the database if absent.
     pub(super) fn start_with(
         context: &Context,
         folder: &Path,
-        sandbox: bool,
+        arguments: &[String],
     ) -> anyhow::Result<Self> {
         let durability = context.globals.durability.name();
         let mut command = Self::command()?;
@@ -37,9 +37,7 @@ impl Child {
             .arg("--create")
             .args(["--durability", durability])
             .args(["--memory", &context.globals.memory.to_string()]);
-        if !sandbox {
-            command.arg("--no-sandbox");
-        }
+        command.args(arguments);
         Self::listening(command, folder)
     }
 

@@ -1,6 +1,5 @@
 //! The cost of a protection: the same load without and with it, alternating. The protection is encryption with key
-//! authentication, or the
-//! sandbox.
+//! authentication, the sandbox, or the audit log.
 
 use super::child::Child;
 use super::load::{OperationLoad, RoundResult};
@@ -12,12 +11,17 @@ use esker::Database;
 use esker::rpc::{Address, Client};
 use esker_access::authorized::Terms;
 use esker_access::{HostKey, Role, grants};
+use esker_model::{GraphRead as _, GraphWrite as _, Version};
 use std::time::Instant;
 
 /// Minimum rate with a protection relative to the rate without.
 const RATIO_MIN: f64 = 0.9;
+/// Minimum rate of changes with an audit log relative to the rate without.
+const AUDITED_RATIO_MIN: f64 = 0.97;
 /// Maximum time to connect, in milliseconds.
 const CONNECT_MILLIS_MAX: f64 = 50.0;
+/// Reads of one vertex, per round.
+const READS: usize = 100_000;
 /// Connections per round.
 const CONNECTS: usize = 50;
 
@@ -30,6 +34,30 @@ enum Setup {
     Encrypted,
     /// Without a sandbox, over plain local connections.
     Unrestricted,
+    /// As `Plain`, without an audit log.
+    Unaudited,
+    /// As `Plain`, with an audit log of changes.
+    WritesAudited,
+    /// As `Plain`, with an audit log of all requests.
+    AllAudited,
+}
+
+impl Setup {
+    /// Arguments of the server.
+    fn arguments(self, bench: &Bench<'_>) -> anyhow::Result<Vec<String>> {
+        let level = match self {
+            Self::Plain | Self::Encrypted => return Ok(Vec::new()),
+            Self::Unrestricted => return Ok(vec!["--no-sandbox".into()]),
+            Self::Unaudited => "off",
+            Self::WritesAudited => "writes",
+            Self::AllAudited => "all",
+        };
+        let folder = bench.scratch.cleared_path("settings")?;
+        std::fs::create_dir_all(&folder)?;
+        let file = folder.join("audit.toml");
+        std::fs::write(&file, format!("[audit]\nlog = \"{level}\"\n"))?;
+        Ok(vec!["--config".into(), file.display().to_string()])
+    }
 }
 
 /// The protection to measure.
@@ -39,6 +67,10 @@ pub(super) enum Protection {
     Keys,
     /// The server's sandbox.
     Sandbox,
+    /// An audit log of changes.
+    AuditOfWrites,
+    /// An audit log of all requests.
+    AuditOfAll,
 }
 
 impl Protection {
@@ -47,6 +79,8 @@ impl Protection {
         match self {
             Self::Keys => [Setup::Plain, Setup::Encrypted],
             Self::Sandbox => [Setup::Unrestricted, Setup::Plain],
+            Self::AuditOfWrites => [Setup::Unaudited, Setup::WritesAudited],
+            Self::AuditOfAll => [Setup::Unaudited, Setup::AllAudited],
         }
     }
 
@@ -55,6 +89,20 @@ impl Protection {
         match self {
             Self::Keys => ["encrypted", "plain"],
             Self::Sandbox => ["sandboxed", "no sandbox"],
+            Self::AuditOfWrites => ["changes audited", "no audit"],
+            Self::AuditOfAll => ["all audited", "no audit"],
+        }
+    }
+
+    fn is_audit(self) -> bool {
+        matches!(self, Self::AuditOfWrites | Self::AuditOfAll)
+    }
+
+    /// Minimum rate with the protection relative to the rate without.
+    fn ratio_min(self) -> f64 {
+        match self {
+            Self::Keys | Self::Sandbox => RATIO_MIN,
+            Self::AuditOfWrites | Self::AuditOfAll => AUDITED_RATIO_MIN,
         }
     }
 }
@@ -67,7 +115,7 @@ struct ProtectedServer {
 
 impl ProtectedServer {
     fn start(bench: &Bench<'_>, way: Setup) -> anyhow::Result<Self> {
-        let server = start_with(bench, way != Setup::Unrestricted)?;
+        let server = start_with(bench, &way.arguments(bench)?)?;
         let target = server.target();
         // Keeps the files separate from the user's own keys.
         let scratch = bench.scratch.cleared_path("keys")?;
@@ -89,8 +137,8 @@ impl ProtectedServer {
 
     fn target(&self, way: Setup) -> String {
         match way {
-            Setup::Plain | Setup::Unrestricted => self.server.target(),
             Setup::Encrypted => self.encrypted.clone(),
+            _ => self.server.target(),
         }
     }
 }
@@ -111,6 +159,16 @@ pub(super) fn run(
             nulls(bench, way, window, calls)
         })?;
         report(bench, protection, &case, Unit::CallsPerSecond, calls, &both);
+    }
+    if protection.is_audit()
+        && let Some(case) = cases.first()
+    {
+        // A call that does nothing has no record.
+        let name = format!("reads of one vertex, {connections} connections");
+        let both = both(bench, protection, &name, |bench, way| {
+            reads(bench, way, case, connections)
+        })?;
+        report(bench, protection, &name, Unit::CallsPerSecond, READS, &both);
     }
     for case in cases {
         let both = both(bench, protection, &case.name, |bench, way| {
@@ -174,7 +232,7 @@ fn report(
         micros(without),
     );
     let figure = Figure::new(format!("{case}, {protected}"), unit, rate(with));
-    let least = RATIO_MIN * rate(without);
+    let least = protection.ratio_min() * rate(without);
     let figure = figure
         .raw(rate(without))
         .target(FigureTarget::AtLeast(least));
@@ -218,6 +276,40 @@ fn nulls(
         served.server.cpu_seconds()
     })?;
     drop(client);
+    served.server.stop()?;
+    Ok(measured)
+}
+
+/// Reads single vertices, one in flight on each connection.
+fn reads(
+    bench: &Bench<'_>,
+    way: Setup,
+    case: &ServeCase<'_>,
+    connections: usize,
+) -> anyhow::Result<RoundResult> {
+    let served = ProtectedServer::start(bench, way)?;
+    let target = format!("{}?cache=off", served.target(way));
+    let open = || bench.context.open_options().open(&target);
+    let databases: Vec<Database> = (0..connections).map(|_| open()).collect::<Result<_, _>>()?;
+    let first = databases
+        .first()
+        .ok_or_else(|| anyhow::anyhow!("there is no connection"))?;
+    let shape = comparison::define(bench, first)?;
+    first.apply(shape.batch(case.graph, 0..case.edges.min(1_000)))?;
+    let id = shape.vertex(case.graph, 0).id;
+    let load = OperationLoad {
+        parts: vec![vec![(); READS / connections]; connections],
+        window: 1,
+    };
+    let measured = load.run(
+        &|thread, ()| databases[thread].read_vertices(&[id], Version::MAX),
+        &|found| {
+            std::hint::black_box(found);
+            Ok(())
+        },
+        || served.server.cpu_seconds(),
+    )?;
+    drop(databases);
     served.server.stop()?;
     Ok(measured)
 }

@@ -42,6 +42,9 @@ pub(crate) struct ServeBenchArgs {
     /// Compare servers without and with a sandbox instead
     #[arg(long)]
     pub(crate) sandbox: bool,
+    /// Compare servers without an audit log with those that record changes, and all requests, instead
+    #[arg(long, conflicts_with_all = ["access", "sandbox"])]
+    pub(crate) audit: bool,
     /// Measure one client among this number of hostile ones (silent, slow, malformed, with the largest queries)
     /// instead; requires root,
     /// because they run as other users of this machine
@@ -102,6 +105,12 @@ pub(crate) fn run(bench: &mut Bench<'_>, args: &ServeBenchArgs) -> anyhow::Resul
             graph: &graph,
         },
     ];
+    if args.audit {
+        for protection in [Protection::AuditOfWrites, Protection::AuditOfAll] {
+            compare::run(bench, protection, &cases, connections)?;
+        }
+        return Ok(());
+    }
     let protection = if args.access {
         Some(Protection::Keys)
     } else {
@@ -118,16 +127,13 @@ pub(crate) fn run(bench: &mut Bench<'_>, args: &ServeBenchArgs) -> anyhow::Resul
 
 /// Starts a server on a new database.
 fn start(bench: &Bench<'_>) -> anyhow::Result<Child> {
-    start_with(bench, true)
+    start_with(bench, &[])
 }
 
-/// Starts a server on a new database, with or without its sandbox.
-fn start_with(bench: &Bench<'_>, sandbox: bool) -> anyhow::Result<Child> {
-    Child::start_with(
-        bench.context,
-        &bench.scratch.cleared_path("served")?,
-        sandbox,
-    )
+/// Starts a server on a new database, with further arguments.
+fn start_with(bench: &Bench<'_>, arguments: &[String]) -> anyhow::Result<Child> {
+    let folder = bench.scratch.cleared_path("served")?;
+    Child::start_with(bench.context, &folder, arguments)
 }
 
 /// Measures a call that does nothing: one in flight, then 64.

@@ -4,6 +4,7 @@
 
 mod access;
 mod admin;
+mod audit;
 mod catalogue;
 mod cluster;
 mod console;
@@ -33,6 +34,10 @@ pub(crate) use access::{GrantArgs, RevokeArgs};
 pub(crate) use admin::{
     BackupArgs, CheckArgs, CompactArgs, CompletionsArgs, InitArgs, ManArgs, RestoreArgs, ShellArgs,
     StatsArgs, UpgradeArgs,
+};
+pub(crate) use audit::{
+    AuditArgs, AuditCommand, AuditExportArgs, AuditForm, AuditHeadArgs, AuditShowArgs,
+    AuditVerifyArgs, SelectionArgs,
 };
 pub(crate) use catalogue::{DataciteEncoding, ExportDataciteArgs, ExportRecordArgs};
 pub(crate) use cluster::{
@@ -252,6 +257,8 @@ pub(crate) enum Command {
     Grant(GrantArgs),
     /// Revoke the rights of a key, a token or a session
     Revoke(RevokeArgs),
+    /// Show, verify and export the audit log of a server
+    Audit(AuditArgs),
     /// Run several servers as one database
     Cluster(ClusterArgs),
     /// Run a cache of remote metadata; make and replay its traces

@@ -1,5 +1,6 @@
 //! The commands, one file each: from arguments to output.
 
+mod audit;
 mod backup;
 mod changes;
 mod check;
@@ -221,6 +222,7 @@ fn run_command(
         Command::Index(args) => index::run(&args.command, context),
         Command::Grant(args) => grant::grant(&args, context),
         Command::Revoke(args) => grant::revoke(&args, context),
+        Command::Audit(args) => audit::run(&args.command, context),
         Command::Schema(args) => schema::run(&args, context),
         Command::Stats(args) => stats::run(&args, context),
         Command::Ls(args) if remote::is_remote(&args.target.target, &args.remote) => {

@@ -188,7 +188,8 @@ fn every_case() {
 }
 
 /// Commands whose output has the database's path, or that concern the folder itself.
-const OF_THE_FOLDER: [&str; 11] = [
+const OF_THE_FOLDER: [&str; 12] = [
+    "audit",
     "init",
     "grant",
     "revoke",

@@ -1,6 +1,7 @@
 //! The client at the other end of a connection.
 
-use super::{Access, ClientIdentity, ClientRights, Proof};
+use super::{Access, Admitted, ClientIdentity, ClientRights, Proof};
+use crate::audit::RequestNote;
 use crate::http::{Bound, Session};
 use crate::settings::Loopback;
 use axum::body::Body;
@@ -9,6 +10,7 @@ use esker_access::peer::is_mapped;
 use esker_access::proof::EXPORTER_BYTES;
 use esker_access::slots::Slot;
 use esker_access::{PublicKey, Refused, Role, fingerprint, token};
+use esker_audit::Subject;
 use http::{Request, Response, StatusCode, header};
 use std::fmt;
 use std::hash::{BuildHasher as _, RandomState};
@@ -36,6 +38,8 @@ pub(crate) struct Caller {
     encrypted: bool,
     proven: Mutex<Option<ProvenIdentity>>,
     refusals: AtomicU64,
+    /// Number of keys that were proved.
+    proofs: AtomicU64,
     /// Connection slot by which the connection is counted.
     slot: Slot,
 }
@@ -72,6 +76,14 @@ pub(crate) struct Requester {
     is_cross_site: bool,
     /// Reason why the user of the sending process does not authenticate the request, if there is one.
     foreign: Option<ForeignRequest>,
+    /// Number of the request in the life of the server.
+    pub(crate) request: u64,
+    /// HTTP method of the request.
+    pub(super) method: http::Method,
+    /// Facts of the request for its record.
+    pub(crate) note: Arc<RequestNote>,
+    /// Its last description, with the number of proofs and the rights from which it was made.
+    pub(super) subjects: Arc<Mutex<Option<(u64, Admitted, Arc<Subject>)>>>,
 }
 
 /// A refusal and its reason.
@@ -115,6 +127,7 @@ impl Caller {
             encrypted,
             proven: Mutex::new(None),
             refusals: AtomicU64::new(0),
+            proofs: AtomicU64::new(0),
             slot,
         })
     }
@@ -194,6 +207,11 @@ impl Caller {
         self.refusals.fetch_add(1, Ordering::Relaxed) < LOGGED_REFUSALS_MAX
     }
 
+    /// Number of keys that were proved on the connection.
+    pub(super) fn proofs(&self) -> u64 {
+        self.proofs.load(Ordering::Acquire)
+    }
+
     /// Keying material over which a proof must be made.
     pub(super) fn exporter(&self) -> Option<&[u8; EXPORTER_BYTES]> {
         self.exporter.as_ref()
@@ -210,6 +228,7 @@ impl Caller {
         let host = access.host.public().key_data();
         let is_host = matches!(&identity, ClientIdentity::Key(key) if key == host);
         let allowed = self.rights_of(access, &identity, is_host);
+        self.proofs.fetch_add(1, Ordering::AcqRel);
         *self.proven() = Some(ProvenIdentity {
             identity,
             who,
@@ -297,6 +316,10 @@ impl Requester {
             cookie: crate::http::cookie(request.headers(), caller.encrypted()).map(Into::into),
             is_cross_site: headers.is_crossed(),
             foreign: access.foreign(&headers, request.uri().path()),
+            request: access.audit().next_request(),
+            method: request.method().clone(),
+            note: Arc::default(),
+            subjects: Arc::default(),
         }
     }
 
@@ -329,6 +352,18 @@ impl Requester {
             (Some(user), None) => format!("user {user}"),
             (None, None) => "somebody unknown".to_owned(),
         }
+    }
+
+    /// Name of the request's token.
+    pub(super) fn token_name(&self, access: &Access) -> Option<String> {
+        let token = self.token.as_ref()?;
+        access.rights.of_token(token).ok().map(|(_, name)| name)
+    }
+
+    /// Description of the holder of the request's session.
+    pub(super) fn session_owner(&self, access: &Access) -> Option<String> {
+        let session = self.session(access).ok().flatten()?.0;
+        Some(format!("{} ({})", session.who, session.id))
     }
 
     /// Whether the sender is another server of the cluster.

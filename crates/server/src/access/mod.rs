@@ -8,12 +8,14 @@ mod caller;
 pub(crate) mod needs;
 mod principals;
 mod prove;
+mod subject;
 pub(crate) mod table;
 
 pub(crate) use bound::BoundUser;
 pub(crate) use caller::{Caller, Requester};
 pub(crate) use prove::{prove, routes};
 
+use crate::audit::Audit;
 use crate::http::{Bound, Sessions};
 use crate::metrics::Metrics;
 use crate::settings::{Loopback, Settings};
@@ -53,6 +55,8 @@ pub(crate) struct Access {
     /// Users with login names.
     principals: PrincipalRules,
     metrics: Arc<Metrics>,
+    /// Log of requests.
+    audit: Arc<Audit>,
     /// Sessions of browsers.
     sessions: Sessions,
     /// Other origins whose pages may send SPARQL requests.
@@ -63,7 +67,12 @@ pub(crate) struct Access {
 
 impl Access {
     /// Opens the access files of the database in a folder. Creates a missing host key.
-    pub(crate) fn open(folder: &Path, settings: &Settings, metrics: Arc<Metrics>) -> Result<Self> {
+    pub(crate) fn open(
+        folder: &Path,
+        settings: &Settings,
+        metrics: Arc<Metrics>,
+        audit: Arc<Audit>,
+    ) -> Result<Self> {
         let path = folder;
         let folder = Arc::new(Folder::open(path)?);
         check_parents(path, settings.access.strict_modes)?;
@@ -79,6 +88,7 @@ impl Access {
             loopback: settings.access.loopback,
             principals: PrincipalRules::of(&settings.access)?,
             metrics,
+            audit,
             sessions: Sessions::default(),
             origins: settings.sparql.origins().map(str::to_owned).collect(),
             authority: OnceLock::new(),
@@ -87,6 +97,11 @@ impl Access {
             tracing::warn!("{mistake}");
         }
         Ok(access)
+    }
+
+    /// Log of requests.
+    pub(crate) fn audit(&self) -> &Arc<Audit> {
+        &self.audit
     }
 
     /// Notes the address at which the server listens: a host from the settings, and a port that the system may have chosen.
@@ -276,6 +291,17 @@ impl Access {
         needs: Needs,
         what: &str,
     ) -> std::result::Result<Admitted, Denied> {
+        self.admit_call(requester, requester.request, needs, what)
+    }
+
+    /// Authorizes request number `request`, one of several of a requester.
+    pub(crate) fn admit_call(
+        &self,
+        requester: &Requester,
+        request: u64,
+        needs: Needs,
+        what: &str,
+    ) -> std::result::Result<Admitted, Denied> {
         let role = match needs {
             Needs::Nothing => {
                 requester.caller.slot().admit_public();
@@ -292,7 +318,7 @@ impl Access {
                     "not_a_server",
                     "only servers of a cluster send each other that".into(),
                 );
-                return Err(self.refused(requester, denied, what));
+                return Err(self.refused_call(requester, request, denied, what));
             }
         };
         match requester.allowed(self) {
@@ -308,9 +334,9 @@ impl Access {
                          (`esker grant DATABASE --key … --role {role}`)"
                     ),
                 );
-                Err(self.refused(requester, denied, what))
+                Err(self.refused_call(requester, request, denied, what))
             }
-            Err(denied) => Err(self.refused(requester, denied, what)),
+            Err(denied) => Err(self.refused_call(requester, request, denied, what)),
         }
     }
 
@@ -319,20 +345,51 @@ impl Access {
         self.metrics.refused(why);
     }
 
-    /// Counts and logs a refusal.
+    /// Counts, logs and records a refusal.
     fn refused(&self, requester: &Requester, denied: Denied, what: &str) -> Denied {
+        self.refused_call(requester, requester.request, denied, what)
+    }
+
+    /// Counts, logs and records the refusal of request number `request`.
+    fn refused_call(
+        &self,
+        requester: &Requester,
+        request: u64,
+        denied: Denied,
+        what: &str,
+    ) -> Denied {
         self.metrics.refused(denied.why);
+        let reason = denied.log.as_ref().unwrap_or(&denied.message);
         if requester.caller.may_log() {
             tracing::warn!(
                 peer = %requester.caller.address_text(),
                 who = %requester.description(),
                 call = what,
                 why = denied.why,
-                reason = %denied.log.as_ref().unwrap_or(&denied.message),
+                request,
+                reason = %reason,
                 "refused"
             );
         }
+        if self.audit.is_on() {
+            let call = table::recorded_name(requester.method.as_str(), what);
+            let subject = requester.refused_subject(self);
+            let why = (denied.why, reason.as_str());
+            self.audit.record_refusal(call, subject, request, why);
+            requester.note.refused();
+        }
         denied
+    }
+
+    /// Records that a client's request is refused because it is not one of the user to whom the client is bound.
+    pub(crate) fn refused_bound(
+        &self,
+        requester: &Requester,
+        request: u64,
+        words: String,
+        what: &str,
+    ) -> Denied {
+        self.refused_call(requester, request, Denied::forbidden("bound", words), what)
     }
 
     /// Authorizes a server that greets as one of the cluster.

@@ -10,10 +10,13 @@ use esker_access::binding::is_login;
 use esker_access::blocking::run_blocking;
 use esker_access::prove::{Authentication, Unproved};
 use esker_access::token::TokenRights;
-use esker_access::{KeyData, PublicKey, Refused, Role, UserCertificate, fingerprint, grants};
+use esker_access::{
+    KeyData, PublicKey, Refused, Role, UserCertificate, fingerprint, grants, time_text,
+};
 use esker_model::Error;
 use esker_rpc::proto;
 use esker_rpc::proto::access_server::{Access as Calls, AccessServer};
+use std::fmt::Write as _;
 use std::sync::Arc;
 use tonic::{Request, Response, Status, async_trait};
 
@@ -118,6 +121,10 @@ fn proved(
         Ok(rights) => {
             let user = rights.name.as_deref().unwrap_or_default();
             tracing::info!(peer = %caller.address_text(), %who, user, role = %rights.role, "a {proof} was proved");
+            if access.audit.wants_logins() {
+                let rights = requester.allowed(access).ok();
+                requester.record_session(access, "Prove", rights, who);
+            }
             Ok(proto::ProveReply {
                 role: rights.role.name().to_owned(),
                 user: user.to_owned(),
@@ -226,6 +233,21 @@ fn none_usable(keys: &[(PublicKey, Refused)]) -> Denied {
     Denied::forbidden(why, words(Refused::client_message)).logged(words(Refused::to_string))
 }
 
+/// Description of granted rights for the audit log.
+fn granted_text(role: Role, terms: &Terms) -> String {
+    let mut text = role.name().to_owned();
+    if let Some(until) = terms.expires.and_then(time_text) {
+        let _ = write!(text, " until {until}");
+    }
+    if let Some(from) = &terms.from {
+        let _ = write!(text, " from {from}");
+    }
+    if let Some(user) = &terms.user {
+        let _ = write!(text, " as {user}");
+    }
+    text
+}
+
 /// Revokes the rights of a key or token, or ends a session; returns a description of it.
 fn revoke(access: &Access, what: &str) -> esker_model::Result<String> {
     if !what.starts_with(SESSION_PREFIX) {
@@ -298,8 +320,15 @@ impl Calls for AccessService {
         };
         let print = fingerprint(key.key_data());
         let who = key_text(&key);
-        self.change(move |access| grants::grant(&access.folder, &key, &terms))
-            .await?;
+        let details = vec![
+            ("grantee", who.clone()),
+            ("granted", granted_text(role, &terms)),
+        ];
+        let done = self
+            .change(move |access| grants::grant(&access.folder, &key, &terms))
+            .await;
+        requester.record_change(&self.0.access, "Grant", details, done.is_ok());
+        done?;
         tracing::info!(peer = %requester.caller.address_text(), by = %requester.description(), to = %who, %role, "granted");
         Ok(Response::new(proto::GrantReply { fingerprint: print }))
     }
@@ -310,7 +339,13 @@ impl Calls for AccessService {
     ) -> Result<Response<proto::RevokeReply>, Status> {
         let requester = self.admitted(&request, "Revoke")?;
         let what = request.into_inner().key;
-        let revoked = self.change(move |access| revoke(access, &what)).await?;
+        let done = self.change(move |access| revoke(access, &what)).await;
+        // A name that matched nothing may be a token, which is no text for a log.
+        let details = done
+            .as_ref()
+            .map_or_else(|_| Vec::new(), |revoked| vec![("revoked", revoked.clone())]);
+        requester.record_change(&self.0.access, "Revoke", details, done.is_ok());
+        let revoked = done?;
         tracing::info!(peer = %requester.caller.address_text(), by = %requester.description(), what = %revoked, "revoked");
         Ok(Response::new(proto::RevokeReply { revoked }))
     }
@@ -347,11 +382,27 @@ impl Calls for AccessService {
             return Err(invalid("a token can be valid for at most a year"));
         }
         let opens = TokenRights::new(role, request.user.as_deref()).map_err(invalid)?;
-        let token = self
+        let bound = request.user.as_deref().map(|user| format!(" as {user}"));
+        let granted = format!(
+            "{role} for {} s{}",
+            request.seconds,
+            bound.unwrap_or_default()
+        );
+        let done = self
             .change(move |access| {
                 grants::make_token(&access.folder, &opens, request.seconds, &request.comment)
             })
-            .await?;
+            .await;
+        let grantee = match &done {
+            Ok(token) => match self.0.access.rights.of_token(token) {
+                Ok((_, name)) => name,
+                Err(_) => "a token".to_owned(),
+            },
+            Err(_) => "no token".to_owned(),
+        };
+        let details = vec![("grantee", grantee), ("granted", granted)];
+        requester.record_change(&self.0.access, "Token", details, done.is_ok());
+        let token = done?;
         tracing::info!(peer = %requester.caller.address_text(), by = %requester.description(), %role, "made a token");
         Ok(Response::new(proto::TokenReply { token }))
     }

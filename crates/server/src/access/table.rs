@@ -123,6 +123,23 @@ pub(crate) fn route_of(method: &str, path: &str) -> Option<(&'static str, Needs)
     Some((found.pattern.as_ref(), entry.needs))
 }
 
+/// Name of a request in the audit log: that of the call, else the method and the pattern of the path. `what` is the path or the name of a
+/// call.
+pub(crate) fn recorded_name(method: &str, what: &str) -> String {
+    if let Some(name) = what.strip_prefix("/esker.v1.Esker/") {
+        let call = CALLS.iter().find(|call| camel(call.name) == name);
+        return call.map_or(name, |call| call.name).to_owned();
+    }
+    if let Some(name) = what.strip_prefix("/esker.v1.Access/") {
+        return name.to_owned();
+    }
+    match route_of(method, what) {
+        Some((pattern, _)) => format!("{method} {pattern}"),
+        None if what.starts_with('/') => format!("{method} {what}"),
+        None => what.to_owned(),
+    }
+}
+
 /// Access that an encoded call needs.
 pub(crate) fn needs_of_call(number: usize, request: &[u8]) -> Needs {
     if number == CHECK {
@@ -192,6 +209,20 @@ mod tests {
             let asks = ["/api/v1/travel", "/api/v1/find"].contains(&path) || method == "GET";
             assert_eq!(needs == READ, asks, "{method} {path}: {needs:?}");
             assert!(!(asks && writes), "{method} {path}");
+        }
+    }
+
+    #[test]
+    fn requests_are_recorded_by_the_names_of_calls_and_routes() {
+        for (what, expected) in [
+            ("/esker.v1.Esker/ReadVertices", "read_vertices"),
+            ("/esker.v1.Esker/Exchange", "Exchange"),
+            ("/esker.v1.Access/Grant", "Grant"),
+            ("/api/v1/objects/7", "GET /api/v1/objects/{id}"),
+            ("/nowhere", "GET /nowhere"),
+            ("apply", "apply"),
+        ] {
+            assert_eq!(recorded_name("GET", what), expected);
         }
     }
 

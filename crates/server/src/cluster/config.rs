@@ -294,6 +294,7 @@ fn is_shared_key(path: &str) -> bool {
         || path == "lease"
         || path == "backups"
         || path.starts_with("access.")
+        || path.starts_with("audit.")
         || path.starts_with("limits.")
         || path.starts_with("threads.")
         || path.starts_with("tracing.")

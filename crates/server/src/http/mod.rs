@@ -26,7 +26,8 @@ mod table;
 mod view;
 mod write;
 
-use crate::access::BoundUser;
+use crate::access::needs::READ;
+use crate::access::{BoundUser, Requester};
 use crate::call::CallState;
 use crate::service::Service;
 use api::ApiRequest;
@@ -207,7 +208,18 @@ async fn answer(
     let bound = bound_of(&request)?;
     let principal =
         principal_of(&bound, query.principal()).map_err(|refused| refused.response())?;
+    let requester = request.extensions().get::<Requester>().cloned();
+    if let Some(requester) = &requester {
+        requester.note.behalf(principal.as_ref());
+    }
     let body = request_body::text(&service, request).await?;
+    // The bodies of other requests have values.
+    if let Some(requester) = &requester
+        && endpoint.needs == READ
+        && !body.is_empty()
+    {
+        requester.note.query(&body);
+    }
     match endpoint.run {
         Run::Describe => Ok(json_response(openapi::document().to_string())),
         Run::Write(what) => {
@@ -263,7 +275,7 @@ fn principal_of(
 }
 
 /// Converts the failure of a call to a response.
-fn failed(e: &proto::Failure) -> Response<Body> {
+pub(crate) fn failed(e: &proto::Failure) -> Response<Body> {
     let status = match Kind::try_from(e.kind) {
         Ok(Kind::Missing) => StatusCode::NOT_FOUND,
         Ok(Kind::Invalid) => StatusCode::BAD_REQUEST,

@@ -80,6 +80,9 @@ pub(super) async fn metrics(State(service): State<Arc<Service>>) -> Response<Bod
     for (name, help, value) in gauges {
         value_of(&mut out, name, "gauge", help, value as f64);
     }
+    for (name, kind, help, value) in service.access.audit().figures() {
+        value_of(&mut out, name, kind, help, value as f64);
+    }
     // Reading the store's figures may block on the disk.
     let asked = Arc::clone(&service);
     let stats = tokio::task::spawn_blocking(move || asked.database.stats()).await;

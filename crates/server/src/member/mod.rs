@@ -15,6 +15,7 @@ pub(crate) mod takeover;
 pub use membership::{MemberStatus, MembershipClient, StoreStatus};
 
 use crate::access::Access;
+use crate::audit::Audit;
 use crate::cluster::config::ClusterConfig;
 use crate::connection::Phase;
 use crate::limits::FLUSH_MAX;
@@ -104,7 +105,18 @@ impl Member {
             }
         })?;
         runtime.block_on(identity::check(config, &connected))?;
-        let access = Access::open(&config.storage, &settings, Arc::new(Metrics::new()))?;
+        // Members share their storage and their settings.
+        let own = format!(
+            "{}-{}",
+            esker_audit::FOLDER,
+            listen.replace([':', '/'], "-")
+        );
+        let folder = settings.audit.folder.as_ref();
+        let folder = folder.unwrap_or(&config.storage).join(own);
+        let server = format!("esker {}, {listen}", env!("CARGO_PKG_VERSION"));
+        let audit = Audit::open(&folder, &settings.audit, server)?;
+        let metrics = Arc::new(Metrics::new());
+        let access = Access::open(&config.storage, &settings, metrics, Arc::new(audit))?;
         access.set_listen_address(listen, address.port());
         let hub = Hub::new(listen, address, &settings, &Arc::new(access))?;
         let (stop, stopped) = watch::channel(Phase::Running);
@@ -175,5 +187,6 @@ impl Member {
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_timeout(FLUSH_MAX);
         }
+        self.hub.access().audit().close();
     }
 }

@@ -5,6 +5,7 @@
 
 mod access;
 mod api;
+mod audit;
 mod background;
 mod bound;
 mod catalogue;

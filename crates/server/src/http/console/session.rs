@@ -505,6 +505,8 @@ pub(in super::super) async fn enter(
                 ..rights
             };
             let about = about(&service, &session.who, &rights);
+            let named = format!("{} of {}", session.id, session.who);
+            requester.record_session(access, "POST /api/v1/session", Some(rights), named);
             let mut response = json_response(about.to_string());
             let age = session.until.saturating_duration_since(session.began);
             let value = set_cookie(&cookie, age.as_secs(), caller.encrypted());
@@ -524,7 +526,13 @@ pub(in super::super) async fn leave(
     let requester = request.extensions().get::<Requester>();
     let encrypted = requester.is_some_and(|requester| requester.caller.encrypted());
     if let Some(cookie) = cookie(request.headers(), encrypted) {
-        service.access.sessions().end(cookie);
+        let access = &service.access;
+        if let Some(requester) = requester
+            && let Ok((who, rights)) = requester.authentication(access)
+        {
+            requester.record_session(access, "DELETE /api/v1/session", Some(rights), who);
+        }
+        access.sessions().end(cookie);
     }
     let mut response = json_response(json!({"ended": true}).to_string());
     if let Some(value) = set_cookie("", 0, encrypted) {

@@ -245,7 +245,10 @@ impl SparqlRequest {
         let needs = Needs::Role(Role::Write);
         let admitted = self.service.access.admit(requester, needs, self.uri.path());
         match admitted {
-            Ok(_) => Ok(()),
+            Ok(_) => {
+                requester.note.writes();
+                Ok(())
+            }
             Err(denied) => Err(text_response(StatusCode::FORBIDDEN, &denied.message)),
         }
     }
@@ -253,7 +256,11 @@ impl SparqlRequest {
     /// Principal of the request with these parameters.
     fn principal(&self, parameters: &Parameters) -> Result<Option<Principal>, Response<Body>> {
         let principal = self.bound.principal(parameters.principal().map_err(bad)?);
-        principal.map_err(|why| text_response(StatusCode::FORBIDDEN, &why))
+        let principal = principal.map_err(|why| text_response(StatusCode::FORBIDDEN, &why))?;
+        if let Some(requester) = &self.requester {
+            requester.note.behalf(principal.as_ref());
+        }
+        Ok(principal)
     }
 
     fn header(&self, name: header::HeaderName) -> String {

@@ -38,6 +38,9 @@ pub(super) async fn query(
     parameters: &Parameters,
 ) -> SparqlResult {
     let timeout = SparqlRequest::timeout(parameters)?;
+    if let Some(requester) = &request.requester {
+        requester.note.query(&text);
+    }
     let how = QueryOptions {
         text,
         graphs: graphs_of(parameters, "default-graph-uri", "named-graph-uri")?,
