@@ -330,7 +330,7 @@ mod tests {
             let log = Log::open(Options::new(dir.path().join("audit"), "test".into()), 1).unwrap();
             let queue = audit.queue.as_ref().unwrap();
             let state = Arc::clone(&queue.state);
-            let every = crate::settings::AuditSync::Every(std::time::Duration::from_secs(1));
+            let every = crate::settings::AuditSync::Every(Duration::from_secs(1));
             let writer = Writer::new(log, receiver, state, every);
             let thread = scope.spawn(|| writer.run());
             more.join().unwrap();
