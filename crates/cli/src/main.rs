@@ -6,6 +6,7 @@
 mod args;
 mod commands;
 mod graph;
+mod name_service;
 mod near;
 mod nofollow;
 mod share;

@@ -34,6 +34,7 @@ mod security_headers;
 mod server;
 mod service;
 pub mod settings;
+mod sharing;
 mod spans;
 mod spool;
 mod stop_request;

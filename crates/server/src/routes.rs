@@ -19,6 +19,7 @@ pub fn routes() -> Vec<Route> {
     let needs = |needs| match needs {
         Needs::Nothing => "nothing",
         Needs::Role(role) => role.name(),
+        Needs::WriteOrBound => "write, or read if bound to a user",
         Needs::Server => "server",
     };
     let all = table::all().into_iter();

@@ -29,7 +29,7 @@ mod traversal;
 mod version;
 mod write;
 
-pub(crate) use access::{GrantArgs, RevokeArgs};
+pub(crate) use access::{GrantArgs, RevokeArgs, ShareArgs};
 pub(crate) use admin::{
     BackupArgs, CheckArgs, CompactArgs, CompletionsArgs, InitArgs, ManArgs, RestoreArgs, ShellArgs,
     StatsArgs, UpgradeArgs,
@@ -244,6 +244,8 @@ pub(crate) enum Command {
     Grant(GrantArgs),
     /// Revoke the rights of a key, a token or a session
     Revoke(RevokeArgs),
+    /// Show a lineage to users from whom permissions hide it
+    Share(Box<ShareArgs>),
     /// Run several servers as one database
     Cluster(ClusterArgs),
     /// Run a cache of remote metadata; make and replay its traces

@@ -11,6 +11,7 @@ mod open;
 mod opened;
 mod past;
 mod rights;
+mod shares;
 mod subtree;
 mod visibility;
 
