@@ -3,7 +3,7 @@
 use std::io;
 use std::process::{Command, Stdio};
 
-/// Returns the number of the user with a login name; `None` if there is none.
+/// Returns the number of the user with a login name; `None` for an unknown name.
 ///
 /// # Errors
 /// Fails if the system's name service cannot be asked.
@@ -11,7 +11,7 @@ pub(crate) fn user_named(name: &str) -> io::Result<Option<u32>> {
     number_in("passwd", name)
 }
 
-/// Returns the number of the group with a name; `None` if there is none.
+/// Returns the number of the group with a name; `None` for an unknown name.
 ///
 /// # Errors
 /// Fails if the system's name service cannot be asked.
@@ -33,7 +33,10 @@ fn number_in(database: &str, name: &str) -> io::Result<Option<u32>> {
         Some(0) => Ok(number_of_line(&String::from_utf8_lossy(&asked.stdout))),
         // The name is not there.
         Some(2) => Ok(None),
-        _ => Err(io::Error::other(format!("`getent` ended with {}", asked.status))),
+        _ => Err(io::Error::other(format!(
+            "`getent` ended with {}",
+            asked.status
+        ))),
     }
 }
 

@@ -29,6 +29,7 @@ mod object;
 mod read;
 mod settings;
 mod shares;
+mod sharing;
 mod top;
 mod traverse;
 mod txn;

@@ -14,13 +14,14 @@ impl Database {
     /// An error of kind `Invalid` if there is nothing to share, the lineage is too large, or on a cluster.
     pub fn share(&self, request: ShareRequest, cancel: &dyn Cancel) -> Result<SharedLineage> {
         let shares = self.call_shares(&ShareCall::Share(request), cancel)?;
-        shares
-            .into_iter()
-            .next()
-            .ok_or_else(|| Error::OtherRelease("the answer to a share was empty: use the same release on both sides".into()))
+        shares.into_iter().next().ok_or_else(|| {
+            Error::OtherRelease(
+                "the answer to a share was empty: use the same release on both sides".into(),
+            )
+        })
     }
 
-    /// Ends a share. Returns the share, or `None` if there is none with this number that the handle's principal made.
+    /// Ends a share that the handle's principal made; without a principal, any share. Returns the share; `None` for an unknown number.
     pub fn revoke_share(&self, id: ShareId) -> Result<Option<SharedLineage>> {
         let shares = self.call_shares(&ShareCall::Revoke(id), &NeverCancel)?;
         Ok(shares.into_iter().next())

@@ -37,7 +37,8 @@ impl FromStr for ShareId {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let number = Some(text).filter(|t| t.len() == 16 && t.bytes().all(|b| b.is_ascii_hexdigit()));
+        let number =
+            Some(text).filter(|t| t.len() == 16 && t.bytes().all(|b| b.is_ascii_hexdigit()));
         number
             .and_then(|t| u64::from_str_radix(t, 16).ok())
             .map(Self)
@@ -160,7 +161,9 @@ impl SharedLineage {
 
     /// Whether the share has ended at a time in milliseconds since 1970.
     pub fn has_ended(&self, now_millis: u64) -> bool {
-        self.terms.until_millis.is_some_and(|until| until <= now_millis)
+        self.terms
+            .until_millis
+            .is_some_and(|until| until <= now_millis)
     }
 
     /// Encodes the row of the share; its number is in the key:
@@ -320,7 +323,10 @@ mod tests {
             assert_eq!(SharedLineage::decode(share.id, &row), Ok(share.clone()));
             for end in 0..row.len() {
                 let cut = row.get(..end).unwrap();
-                assert!(SharedLineage::decode(share.id, cut).is_err(), "cut at {end}");
+                assert!(
+                    SharedLineage::decode(share.id, cut).is_err(),
+                    "cut at {end}"
+                );
             }
             assert_eq!(wire::decode(&wire::encode(&share)), Ok(share));
         }

@@ -129,7 +129,7 @@ impl ItemAccess {
 /// A share that names an item, at the time of a call.
 #[derive(Debug, Clone, Copy)]
 pub struct ItemShare<'s> {
-    /// The share.
+    /// Share whose items include it.
     pub share: &'s SharedLineage,
     /// Owner of the item when it was shared.
     pub owner: i64,
@@ -147,8 +147,11 @@ pub fn sees(
     let Some(principal) = Principal::limited(principal) else {
         return true;
     };
-    let reads =
-        |access: &Option<Access>| access.as_ref().is_some_and(|a| a.allows(Some(principal), READ));
+    let reads = |access: &Option<Access>| {
+        access
+            .as_ref()
+            .is_some_and(|a| a.allows(Some(principal), READ))
+    };
     let permitted = match item {
         ItemAccess::Vertex => true,
         ItemAccess::Object(access) => reads(access),
@@ -208,7 +211,10 @@ mod tests {
             (file(None, true), false),
         ] {
             assert_eq!(sees(Some(&ada), &item, None), expected, "{item:?}");
-            assert!(sees(None, &item, None) && sees(Some(&root), &item, None), "all");
+            assert!(
+                sees(None, &item, None) && sees(Some(&root), &item, None),
+                "all"
+            );
         }
     }
 
@@ -250,7 +256,11 @@ mod tests {
             assert_eq!(sees(Some(&ada), &item, Some(&share)), expected, "{item:?}");
         }
         let other = principal(6, &[]);
-        assert!(!sees(Some(&other), &ItemAccess::Object(closed), Some(&by(9, 0))));
+        assert!(!sees(
+            Some(&other),
+            &ItemAccess::Object(closed),
+            Some(&by(9, 0))
+        ));
     }
 
     #[test]

@@ -105,10 +105,20 @@ pub(crate) struct ShareArgs {
     #[arg(long, value_name = "N", requires = "vertex")]
     pub(crate) depth: Option<u32>,
     /// Edge types from data to the job that made it [default: wasWrittenBy]
-    #[arg(long, value_name = "EDGETYPE", value_delimiter = ',', requires = "vertex")]
+    #[arg(
+        long,
+        value_name = "EDGETYPE",
+        value_delimiter = ',',
+        requires = "vertex"
+    )]
     pub(crate) made_by: Vec<String>,
     /// Edge types from a job to the data that it used [default: read]
-    #[arg(long, value_name = "EDGETYPE", value_delimiter = ',', requires = "vertex")]
+    #[arg(
+        long,
+        value_name = "EDGETYPE",
+        value_delimiter = ',',
+        requires = "vertex"
+    )]
     pub(crate) used: Vec<String>,
     /// Time at which the share ends [default: never]
     #[arg(long, value_name = "TIME", value_parser = parse_at, requires = "vertex", conflicts_with = "period")]

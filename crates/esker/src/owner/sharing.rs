@@ -65,7 +65,11 @@ impl Core {
             }
         }
         let view = View::new(&self.engine, principal);
-        let follow = if request.terms.impact { impact } else { lineage };
+        let follow = if request.terms.impact {
+            impact
+        } else {
+            lineage
+        };
         let found = follow(&view, request.terms.root, &options, cancel)?;
         for stop in &found.stopped {
             match stop.reason {

@@ -66,7 +66,7 @@ pub fn share_call_in(call: Option<Call>) -> Decoded<ShareCall> {
     })
 }
 
-/// Encodes a share.
+/// Encodes a share for a message.
 pub fn share_out(share: SharedLineage) -> proto::SharedLineage {
     proto::SharedLineage {
         id: share.id.0,
@@ -77,7 +77,7 @@ pub fn share_out(share: SharedLineage) -> proto::SharedLineage {
     }
 }
 
-/// Decodes a share.
+/// Decodes a share from a message.
 pub fn share_in(share: proto::SharedLineage) -> Decoded<SharedLineage> {
     Ok(SharedLineage {
         id: ShareId(share.id),

@@ -13,7 +13,7 @@ use esker_model::sharing::{ShareId, SharingTerms};
 use esker_model::traversal::Budget;
 use esker_model::visibility::{Access, READ, SEARCH};
 use esker_model::{
-    Difference, DiffSelect, EdgeKey, EdgeSelect, Error, GraphRead, NeverCancel, Op, Properties,
+    DiffSelect, Difference, EdgeKey, EdgeSelect, Error, GraphRead, NeverCancel, Op, Properties,
     Traversal, Version, VersionRange, Versions, VertexId, VertexName, VertexRef, VertexSelect,
 };
 use esker_testkit::rng::Rng;
@@ -22,7 +22,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
 const JOBS: usize = 5;
-const DIRECTORIES: [(&str, u32, u32); 3] = [("open", 0o755, 0), ("shut", 0o700, 1001), ("half", 0o711, 1002)];
+const DIRECTORIES: [(&str, u32, u32); 3] = [
+    ("open", 0o755, 0),
+    ("shut", 0o700, 1001),
+    ("half", 0o711, 1002),
+];
 
 fn principal(uid: i64, gids: &[i64]) -> Principal {
     Principal {
@@ -82,7 +86,12 @@ fn files(rng: &mut Rng, small: &Small) -> Vec<Item> {
     let mut items = Vec::new();
     for (name, mode, uid) in DIRECTORIES {
         let make = NewFile::new(0o4_0000 | mode, uid, 0);
-        change(engine, None, Change::Create(path(&format!("/{name}")), make)).unwrap();
+        change(
+            engine,
+            None,
+            Change::Create(path(&format!("/{name}")), make),
+        )
+        .unwrap();
         let directory = Access::new(Some(uid.into()), Some(0), Some(mode.into()));
         for n in 0..4 {
             let at = format!("/{name}/f{n}");
@@ -93,7 +102,9 @@ fn files(rng: &mut Rng, small: &Small) -> Vec<Item> {
             change(engine, None, Change::Create(path(&at), make)).unwrap();
             let vertex = named(engine, &format!("file:{at}"));
             let key = at.clone();
-            small.batch(None, vec![Op::EnsureVertex { vertex, key }]).unwrap();
+            small
+                .batch(None, vec![Op::EnsureVertex { vertex, key }])
+                .unwrap();
             items.push(Item {
                 vertex,
                 path: Some(at),
@@ -123,7 +134,9 @@ fn objects(rng: &mut Rng, small: &Small) -> Vec<Item> {
             tags: Properties::new(),
         };
         small.batch(None, vec![create]).unwrap();
-        let found = engine.read_objects(&[ObjectKey::Identity(identity)], None).unwrap();
+        let found = engine
+            .read_objects(&[ObjectKey::Identity(identity)], None)
+            .unwrap();
         let id = found[0].as_ref().unwrap().id;
         items.push(Item {
             vertex: object_ref(&schema, id).unwrap(),
@@ -208,7 +221,9 @@ impl Case {
             impact: rng.percent(30),
             users,
             groups,
-            until_millis: rng.percent(50).then(|| now + 1 + rng.number_below(20) as u64),
+            until_millis: rng
+                .percent(50)
+                .then(|| now + 1 + rng.number_below(20) as u64),
         };
         let engine = &self.small.engine;
         let view = View::new(engine, by.as_ref());
@@ -221,7 +236,9 @@ impl Case {
         let reached: Vec<VertexId> = found.vertices.iter().map(|v| v.id).collect();
         let may = |item: &&Item| {
             reached.contains(&item.vertex.id)
-                && by.as_ref().is_none_or(|p| item.access.owner == p.uid && item.permits(p))
+                && by
+                    .as_ref()
+                    .is_none_or(|p| item.access.owner == p.uid && item.permits(p))
         };
         let opened = self.items.iter().filter(may);
         let items: BTreeMap<VertexId, i64> =
@@ -309,7 +326,11 @@ impl Case {
         for as_of in [past, Version::MAX] {
             let all = View::new(engine, None).read_vertices(&ids, as_of).unwrap();
             let expected = ids.iter().zip(all).map(|(id, v)| v.filter(|_| shows(id)));
-            assert_eq!(view.read_vertices(&ids, as_of).unwrap(), expected.collect::<Vec<_>>(), "{who}");
+            assert_eq!(
+                view.read_vertices(&ids, as_of).unwrap(),
+                expected.collect::<Vec<_>>(),
+                "{who}"
+            );
         }
         for id in &ids {
             let history = view.vertex_history(*id, VersionRange::ALL).unwrap();
@@ -363,13 +384,20 @@ impl Case {
         assert_eq!(vertices, (seen.len() + JOBS) as u64, "{who}");
         for name in ["read", "write"] {
             let edge_type = schema.edge_type_id(name).unwrap();
-            let counted = counts.edges.iter().find(|(t, _)| *t == edge_type).unwrap().1;
+            let counted = counts
+                .edges
+                .iter()
+                .find(|(t, _)| *t == edge_type)
+                .unwrap()
+                .1;
             let of_type = edges.iter().filter(|e| e.edge_type == edge_type);
             assert_eq!(counted, of_type.count() as u64, "{who}");
         }
         let read = schema.edge_type_id("read").unwrap();
         let chain = Traversal::parse("v(type=Job).e(\"read\").v()").unwrap();
-        let found = view.travel(&chain, &Budget::default(), &NeverCancel).unwrap();
+        let found = view
+            .travel(&chain, &Budget::default(), &NeverCancel)
+            .unwrap();
         let got: BTreeSet<VertexId> = found
             .sets
             .iter()
@@ -397,7 +425,10 @@ impl Case {
             ..Find::all(Expr::All)
         };
         let report = engine.find(&find, &NeverCancel, &mut |_| ControlFlow::Continue(()));
-        let permitted = self.items.iter().filter(|i| i.path.is_none() && i.permits(who));
+        let permitted = self
+            .items
+            .iter()
+            .filter(|i| i.path.is_none() && i.permits(who));
         assert_eq!(report.unwrap().matches, permitted.count() as u64, "{who}");
     }
 }
@@ -424,7 +455,11 @@ fn graphs_are_as_the_model_says() {
         let after = case.small.after_crash(0);
         case.compare(&after.engine, past);
         let shares = |engine: &Engine| engine.shares(None);
-        assert_eq!(shares(&after.engine), shares(&case.small.engine), "seed {seed}");
+        assert_eq!(
+            shares(&after.engine),
+            shares(&case.small.engine),
+            "seed {seed}"
+        );
     }
 }
 
@@ -434,7 +469,9 @@ fn private_file(small: &Small, at: &str) -> VertexRef {
     change(&small.engine, None, Change::Create(path(at), make)).unwrap();
     let vertex = named(&small.engine, &format!("file:{at}"));
     let key = at.to_owned();
-    small.batch(None, vec![Op::EnsureVertex { vertex, key }]).unwrap();
+    small
+        .batch(None, vec![Op::EnsureVertex { vertex, key }])
+        .unwrap();
     vertex
 }
 
@@ -450,7 +487,10 @@ fn terms(root: VertexRef, users: &[i64]) -> SharingTerms {
 
 fn key_for(engine: &Engine, who: &Principal, vertex: VertexRef) -> Option<String> {
     let view = View::new(engine, Some(who));
-    let found = view.read_vertices(&[vertex.id], Version::MAX).unwrap().remove(0);
+    let found = view
+        .read_vertices(&[vertex.id], Version::MAX)
+        .unwrap()
+        .remove(0);
     found.map(|v| v.key)
 }
 
@@ -463,7 +503,9 @@ fn a_share_shows_names_and_no_contents() {
     let file = private_file(&small, "/shut/a");
     let (owner, bob) = (principal(1001, &[]), principal(1002, &[]));
     assert_eq!(key_for(engine, &bob, file), None);
-    let share = engine.share(Some(&owner), terms(file, &[1002]), &[file.id]).unwrap();
+    let share = engine
+        .share(Some(&owner), terms(file, &[1002]), &[file.id])
+        .unwrap();
     assert_eq!(key_for(engine, &bob, file).as_deref(), Some("/shut/a"));
     assert_eq!(engine.shares(Some(&bob)), [share.clone()]);
     assert!(engine.shares(Some(&principal(1003, &[]))).is_empty());
@@ -474,7 +516,10 @@ fn a_share_shows_names_and_no_contents() {
     assert!(matches!(stat, Err(Error::File(e)) if e.errno == Errno::Access));
     // Only the user who shares and the owner of the database end a share.
     assert_eq!(engine.revoke_share(Some(&bob), share.id).unwrap(), None);
-    assert_eq!(engine.revoke_share(Some(&owner), share.id).unwrap(), Some(share.clone()));
+    assert_eq!(
+        engine.revoke_share(Some(&owner), share.id).unwrap(),
+        Some(share.clone())
+    );
     assert_eq!(key_for(engine, &bob, file), None);
     assert_eq!(engine.revoke_share(None, share.id).unwrap(), None);
     assert!(engine.open_shares(Some(&bob)).is_empty());
@@ -486,7 +531,9 @@ fn a_removed_file_stays_shared_and_another_one_is_not() {
     let engine = &small.engine;
     let file = private_file(&small, "/a");
     let (owner, bob) = (principal(1001, &[]), principal(1002, &[]));
-    engine.share(Some(&owner), terms(file, &[1002]), &[file.id]).unwrap();
+    engine
+        .share(Some(&owner), terms(file, &[1002]), &[file.id])
+        .unwrap();
     change(engine, None, Change::Unlink(path("/a"))).unwrap();
     assert!(key_for(engine, &bob, file).is_some());
     // A file of another user at the same path has the same vertex.
@@ -494,7 +541,10 @@ fn a_removed_file_stays_shared_and_another_one_is_not() {
     change(engine, None, Change::Create(path("/a"), make)).unwrap();
     let again = named(engine, "file:/a");
     assert_eq!(key_for(engine, &bob, again), None);
-    assert_eq!(key_for(engine, &principal(1003, &[]), again).as_deref(), Some("/a"));
+    assert_eq!(
+        key_for(engine, &principal(1003, &[]), again).as_deref(),
+        Some("/a")
+    );
 }
 
 #[test]
@@ -517,15 +567,29 @@ fn users_share_what_they_own() {
     let shut = NewFile::new(0o4_0700, 1002, 0);
     change(engine, None, Change::Create(path("/shut"), shut)).unwrap();
     let hidden = private_file(&small, "/shut/b");
-    assert!(engine.share(Some(&owner), terms(hidden, &[1003]), &[hidden.id]).is_err());
-    assert_eq!(engine.share(None, terms(hidden, &[1003]), &[hidden.id]).unwrap().items, 1);
+    assert!(
+        engine
+            .share(Some(&owner), terms(hidden, &[1003]), &[hidden.id])
+            .is_err()
+    );
+    assert_eq!(
+        engine
+            .share(None, terms(hidden, &[1003]), &[hidden.id])
+            .unwrap()
+            .items,
+        1
+    );
     // Each user makes at most a hundred; sharing the same again needs no further one.
     for uid in 0..100 {
-        engine.share(Some(&owner), terms(file, &[2000 + uid]), &[file.id]).unwrap();
+        engine
+            .share(Some(&owner), terms(file, &[2000 + uid]), &[file.id])
+            .unwrap();
     }
     let full = engine.share(Some(&owner), terms(file, &[3000]), &[file.id]);
     assert!(matches!(full, Err(Error::Limit { .. })), "{full:?}");
-    engine.share(Some(&owner), terms(file, &[2000]), &[file.id]).unwrap();
+    engine
+        .share(Some(&owner), terms(file, &[2000]), &[file.id])
+        .unwrap();
     let many = vec![file.id; 100_001];
     let large = engine.share(None, terms(file, &[1003]), &many);
     assert!(matches!(large, Err(Error::Limit { .. })), "{large:?}");

@@ -92,8 +92,10 @@ impl Past {
         engine
             .changes_since(self.state.position)
             .is_some_and(|news| {
-                let elsewhen =
-                    self.over && self.reader.principal.is_none() && !news.names && news.late > self.as_of;
+                let elsewhen = self.over
+                    && self.reader.principal.is_none()
+                    && !news.names
+                    && news.late > self.as_of;
                 news.until == self.state.position || elsewhen
             })
     }
@@ -156,9 +158,10 @@ impl Meta {
                 found.push((state.vocabulary.graph, state.graph()));
             }
             for (name, as_of) in &requested.past {
-                let past = self.past.iter().find(|p| {
-                    p.reader == reader && p.as_of == *as_of && p.is_current(engine)
-                });
+                let past = self
+                    .past
+                    .iter()
+                    .find(|p| p.reader == reader && p.as_of == *as_of && p.is_current(engine));
                 match (past, terms.find(&Key::Iri(name))) {
                     (Some(past), Some(id)) if past.state.fits(terms) => {
                         found.push((id, past.state.graph()));
