@@ -124,7 +124,7 @@ pub(crate) struct ShareArgs {
     #[arg(long, value_name = "TIME", value_parser = parse_at, requires = "vertex", conflicts_with = "period")]
     pub(crate) until: Option<Version>,
     /// Lifetime of the share, as in 8h or 30d
-    #[arg(id = "period", long = "for", value_name = "TIME", value_parser = parse_days, requires = "vertex")]
+    #[arg(long = "for", value_name = "TIME", value_parser = parse_days, requires = "vertex")]
     pub(crate) period: Option<Duration>,
     /// List the shares, each with its number
     #[arg(long, conflicts_with = "revoke")]
