@@ -4,6 +4,7 @@ use super::Client;
 use super::graph::{LONG, expected};
 use crate::convert;
 use crate::proto;
+use crate::proto::reply::Reply;
 use crate::proto::request::Call;
 use esker_model::Result;
 use esker_model::object::Principal;
