@@ -7,6 +7,7 @@ mod args;
 mod commands;
 mod file_attributes;
 mod graph;
+mod name_service;
 mod near;
 mod nofollow;
 mod share;

@@ -61,6 +61,15 @@ pub(crate) fn now_nanos() -> i64 {
     i64::try_from(now.as_nanos()).unwrap_or(i64::MAX)
 }
 
+/// Returns the version of this time from now.
+pub(crate) fn hence(time: Duration) -> Version {
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    let then = u64::try_from(now.saturating_add(time).as_millis());
+    Version::new(then.unwrap_or(u64::MAX), 0)
+}
+
 /// Returns the version of this time before now.
 pub(crate) fn ago(time: Duration) -> Version {
     let now = SystemTime::now()

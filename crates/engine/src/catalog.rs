@@ -13,6 +13,7 @@
 //!  pending/<slot 4>    counter changes of one commit, to be merged into `counts`, and its rows of `names`
 //!  feed                present while the change feed is enabled: `feed::persist`
 //!  feed/<place 8>      vertices and edges touched by one commit
+//!  share/, shared/      shares of lineages: `shares`
 //!  merged              u64, pending rows of this version or before are in `counts`
 //! ```
 

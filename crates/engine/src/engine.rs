@@ -12,6 +12,7 @@ use crate::names::{Filters, Names};
 use crate::object::ObjectStore;
 use crate::read::Source;
 use crate::settings::{Settings, Stats};
+use crate::shares::Shares;
 use crate::txn::{Producers, Queue, Writer, lock};
 use esker_model::{
     Batch, Commit, Flow, GraphRead, GraphWrite, Result, Schema, SchemaChange, Version, VersionRange,
@@ -48,6 +49,7 @@ pub struct Engine {
     /// Number of moves of rows from the live store to the archive since the engine was opened.
     pub(crate) archive_moves: AtomicU64,
     pub(crate) feed: Feed,
+    pub(crate) shares: Shares,
 }
 
 impl std::fmt::Debug for Engine {
@@ -108,6 +110,7 @@ impl Engine {
             retained_since: AtomicU64::new(retained.map_or(0, |v| v.0)),
             archive_moves: AtomicU64::new(0),
             feed: Feed::load(&*store)?,
+            shares: Shares::load(&*store)?,
             store,
             memtable,
             objects,

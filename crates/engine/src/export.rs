@@ -133,7 +133,7 @@ impl DatabaseMeta {
 }
 
 impl Engine {
-    /// Reads the state of this database.
+    /// Reads the state of this database. Shares are not part of it: only a database of one server has any.
     pub fn database_meta(&self) -> Result<DatabaseMeta> {
         let mut meta = DatabaseMeta {
             schema: self.schema()?,

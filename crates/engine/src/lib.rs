@@ -5,7 +5,7 @@
 //!
 //! Suggested reading order: `engine` (entry points), `txn` (how a batch is applied), `read` (how a snapshot is read),
 //! `traverse` and `adjacency` (how a traversal runs), `counts` (why degrees are exact), `visibility` (access control on the
-//! graph).
+//! graph), `shares` (exceptions from it).
 
 mod adjacency;
 mod archive;
@@ -28,6 +28,8 @@ mod names;
 mod object;
 mod read;
 mod settings;
+mod shares;
+mod sharing;
 mod top;
 mod traverse;
 mod txn;

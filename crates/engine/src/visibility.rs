@@ -3,13 +3,15 @@
 //! A [`View`] reads on behalf of a principal. Vertices of files are keyed by their present paths, and are visible only if the
 //! principal may read the file: its mode bits grant it, and those of each directory above grant search permission (what
 //! `access(2)` with `R_OK` answers). Objects are visible by their own mode; deleted ones by their last mode. All other vertices are
-//! visible to every principal. The rule is in [`esker_model::visibility`]. An invisible vertex does not exist for the principal: its
-//! edges are left out, no traversal passes through it, and no count includes it.
+//! visible to every principal. A share shows vertices that permissions hide ([`crate::shares`]). The rule is in
+//! [`esker_model::visibility`]. An invisible vertex does not exist for the principal: its edges are left out, no traversal passes
+//! through it, and no count includes it.
 
 use crate::Engine;
 use crate::names::CommittedRows;
 use crate::names::vertex_paths::{FileState, VertexPaths};
 use crate::read::{read_vertex, vertex_record};
+use crate::shares::OpenLineages;
 use esker_model::namespace::Inode;
 use esker_model::object::{ObjectId, Principal};
 use esker_model::record::VertexRecord;
@@ -36,6 +38,8 @@ pub(crate) struct Visibility<'s> {
     principal: Option<&'s Principal>,
     read: &'s dyn Snapshot,
     paths: VertexPaths<'s, CommittedRows<'s, dyn Snapshot + 's>>,
+    /// Shares that are open to the principal.
+    shares: OpenLineages,
     seen: RefCell<HashMap<VertexId, bool>>,
 }
 
@@ -54,8 +58,16 @@ impl Visibility<'_> {
     fn sees_other(&self, id: VertexId, vertex: Option<(VertexTypeId, &str)>) -> Result<bool> {
         self.remember(id, || {
             let state = self.paths.state(self.schema, id, vertex)?;
-            Ok(state.shows(self.principal))
+            self.decide(id, &state.item(self.principal))
         })
+    }
+
+    /// Decides by the permissions of an item, or by a share that names it.
+    fn decide(&self, id: VertexId, item: &ItemAccess) -> Result<bool> {
+        Ok(sees(self.principal, item, None)
+            || self.shares.of_item(self.read, id, |share| {
+                sees(self.principal, item, Some(share))
+            })?)
     }
 
     fn remember(&self, id: VertexId, decide: impl FnOnce() -> Result<bool>) -> Result<bool> {
@@ -76,15 +88,18 @@ impl Visibility<'_> {
 
     /// Whether the principal sees a vertex, given its id alone.
     pub(crate) fn sees_id(&self, id: VertexId) -> Result<bool> {
-        self.remember(id, || {
-            let record = vertex_record(self.read, id)?;
-            if ObjectId::of_vertex(id).is_some() {
-                return Ok(sees(self.principal, self.object(id, record)?));
-            }
-            let vertex = record.as_ref().map(|r| (r.type_id, r.key.as_str()));
-            let state = self.paths.state(self.schema, id, vertex)?;
-            Ok(state.shows(self.principal))
-        })
+        self.remember(id, || self.decide(id, &self.item(id)?))
+    }
+
+    /// Returns what decides who may see a vertex, given its id alone.
+    pub(crate) fn item(&self, id: VertexId) -> Result<ItemAccess> {
+        let record = vertex_record(self.read, id)?;
+        if ObjectId::of_vertex(id).is_some() {
+            return self.object(id, record);
+        }
+        let vertex = record.as_ref().map(|r| (r.type_id, r.key.as_str()));
+        let state = self.paths.state(self.schema, id, vertex)?;
+        Ok(state.item(self.principal))
     }
 
     /// Returns what decides who may see an object.
@@ -146,15 +161,27 @@ impl Engine {
         if principal.is_none() && !self.names.any() {
             return call(None);
         }
+        self.with_items(principal, |visibility| call(Some(visibility)))
+    }
+
+    /// Runs `call` with what the principal sees now, and what decides it.
+    pub(crate) fn with_items<T>(
+        &self,
+        principal: Option<&Principal>,
+        call: impl FnOnce(&Visibility<'_>) -> Result<T>,
+    ) -> Result<T> {
+        let principal = Principal::limited(principal);
+        let shares = self.open_lineages(principal);
         let (snapshot, schema) = (self.store.snapshot()?, self.schema_now());
         let rows = CommittedRows(&*snapshot);
-        call(Some(&Visibility {
+        call(&Visibility {
             schema: &schema,
             principal,
             read: &*snapshot,
             paths: VertexPaths::new(&rows),
+            shares,
             seen: RefCell::default(),
-        }))
+        })
     }
 }
 

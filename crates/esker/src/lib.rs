@@ -48,6 +48,7 @@ mod remote;
 mod request_keys;
 mod server;
 mod session;
+mod sharing;
 mod socket;
 mod store_engine;
 mod window;

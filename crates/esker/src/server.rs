@@ -5,6 +5,7 @@ use crate::database::Submitted;
 use crate::engine::{CheckOptions, CheckReport, CompactReport, Stats};
 use esker_model::namespace::{AppliedChange, Change, Namespace};
 use esker_model::object::{ObjectWrite, Principal, TagReport, TagWhere};
+use esker_model::sharing::{ShareCall, SharedLineage};
 use esker_model::{Batch, Cancel, Commit, Result, Schema, SchemaChange, Version};
 use std::path::Path;
 use std::sync::Arc;
@@ -70,6 +71,13 @@ pub(crate) trait ServerClient: ObjectWrite + Namespace {
         changes: &[Change],
         sync: bool,
     ) -> Result<Vec<Result<AppliedChange>>>;
+
+    /// Makes a call about shares of lineages.
+    fn call_shares(
+        &self,
+        principal: Option<&Principal>,
+        call: &ShareCall,
+    ) -> Result<Vec<SharedLineage>>;
 
     /// Syncs all earlier writes to disk.
     fn persist(&self) -> Result<()>;

@@ -19,6 +19,8 @@
 //!           [00 × 16][kind 1][key][measure 1]           space used by files, by directory, owner … (LEB128)
 //!  names    [marker 1][id] …                            the namespace: see [`names`]
 //!  meta     text                                        format, schema, idempotency keys, pending degree changes
+//!           share/[share 8]                             a share of a lineage (SharedLineage)
+//!           shared/[share 8][id]                        the owner of an item that the share opens
 //! ```
 //!
 //! All rows of one vertex are one contiguous range of `rows`; its edges of one type are one range; the current version
@@ -30,6 +32,7 @@ pub mod names;
 
 use crate::codec::{DecodeError, Reader};
 use crate::id::{EdgeTypeId, VertexId, VertexTypeId};
+use crate::sharing::ShareId;
 use crate::version::Version;
 use std::cmp::Ordering;
 
@@ -401,6 +404,34 @@ impl IndexKey {
         r.finish()?;
         Ok(key)
     }
+}
+
+/// Prefix, in `meta`, of all keys made by [`share`].
+pub const SHARES_PREFIX: &[u8] = b"share/";
+
+/// Encodes the key of a share in `meta`: `share/[share]`.
+pub fn share(id: ShareId) -> Vec<u8> {
+    [SHARES_PREFIX, &id.0.to_be_bytes()].concat()
+}
+
+/// Decodes the output of [`share`].
+pub fn decode_share(key: &[u8]) -> Result<ShareId, DecodeError> {
+    let mut r = Reader::new(key.strip_prefix(SHARES_PREFIX).unwrap_or_default());
+    let id = ShareId(r.u64("the number of a share")?);
+    r.finish()?;
+    Ok(id)
+}
+
+/// Encodes the prefix of all items of a share in `meta`: `shared/[share]`.
+pub fn shared_items_prefix(id: ShareId) -> Vec<u8> {
+    [b"shared/".as_slice(), &id.0.to_be_bytes()].concat()
+}
+
+/// Encodes the key in `meta` of an item that a share opens: `shared/[share][id]`. One exact get answers whether it does.
+pub fn shared_item(share: ShareId, item: VertexId) -> Vec<u8> {
+    let mut key = shared_items_prefix(share);
+    key.extend_from_slice(&item.0);
+    key
 }
 
 /// Identity of a counter in the table `counts`.

@@ -25,6 +25,7 @@ pub mod record;
 pub mod resume;
 pub mod schema;
 pub mod sharded_lock;
+pub mod sharing;
 pub mod traversal;
 pub mod value;
 pub mod version;

@@ -31,3 +31,13 @@ pub const FILTER_TEXT_BYTES_MAX: usize = 1 << 20;
 pub const FILTER_REGEXES_MAX: usize = 64;
 /// Deepest nesting of parentheses and `NOT` in a filter.
 pub const FILTER_DEPTH_MAX: usize = 100;
+/// Largest number of shares of one database.
+pub const SHARES_MAX: usize = 1_000;
+/// Largest number of shares that one user makes; the owner of the database may make all.
+pub const SHARES_OF_USER_MAX: usize = 100;
+/// Largest number of users and groups of one share.
+pub const SHARE_GRANTEES_MAX: usize = 100;
+/// Largest number of edge types that a request for a share names for one role.
+pub const SHARE_TYPES_MAX: usize = 64;
+/// Largest number of vertices of a lineage that is shared at once.
+pub const SHARE_VERTICES_MAX: usize = 100_000;

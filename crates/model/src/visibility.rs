@@ -11,10 +11,12 @@
 //! [`sees`] decides what a principal may see of the graph: the engine, a cluster's servers and searches over columns of
 //! objects only gather what is stored of an [`ItemAccess`]. A file must be reachable as well: each directory on the path of
 //! one of its names must let the principal search it. Vertices that are neither objects nor files are visible to
-//! everybody.
+//! everybody. A share ([`crate::sharing`]) shows an item that permissions hide, as long as the item has the owner that it had
+//! when it was shared.
 
 use crate::namespace::{Acl, Inode, Kind, Nfs4Acl};
 use crate::object::{MODE_DEFAULT, Principal};
+use crate::sharing::SharedLineage;
 use crate::value::{Properties, Value};
 
 /// Permission bit for reading, within one class of mode bits.
@@ -138,22 +140,58 @@ pub enum ItemAccess {
     },
 }
 
-/// Whether the principal may see an item. Of an item whose access is unknown only those see anything who see all.
-pub fn sees(principal: Option<&Principal>, item: ItemAccess) -> bool {
+impl ItemAccess {
+    /// Returns the owner of an object or a file, if it is known.
+    pub fn owner(&self) -> Option<i64> {
+        match self {
+            Self::Vertex => None,
+            Self::Object(access) | Self::File { access, .. } => access.as_ref().map(|a| a.owner),
+        }
+    }
+}
+
+/// A share that names an item, at the time of a call.
+#[derive(Debug, Clone, Copy)]
+pub struct ItemShare<'s> {
+    /// Share whose items include it.
+    pub share: &'s SharedLineage,
+    /// Owner of the item when it was shared.
+    pub owner: i64,
+    /// Time of the call, in milliseconds since 1970.
+    pub now_millis: u64,
+}
+
+/// Whether the principal may see an item, by its permissions or by a share that names it. Of an item whose access is unknown
+/// only those see anything who see all.
+pub fn sees(
+    principal: Option<&Principal>,
+    item: &ItemAccess,
+    share: Option<&ItemShare<'_>>,
+) -> bool {
     let Some(principal) = Principal::limited(principal) else {
         return true;
     };
-    let reads = |access: Option<Access>| access.is_some_and(|a| a.allows(Some(principal), READ));
-    match item {
+    let reads = |access: &Option<Access>| {
+        access
+            .as_ref()
+            .is_some_and(|a| a.allows(Some(principal), READ))
+    };
+    let permitted = match item {
         ItemAccess::Vertex => true,
         ItemAccess::Object(access) => reads(access),
-        ItemAccess::File { access, reachable } => reachable && reads(access),
-    }
+        ItemAccess::File { access, reachable } => *reachable && reads(access),
+    };
+    permitted
+        || share.is_some_and(|s| {
+            item.owner() == Some(s.owner) && s.share.is_for(principal, s.now_millis)
+        })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sharing::SharingTerms;
+    use crate::{Version, VertexId};
 
     fn principal(uid: i64, gids: &[i64]) -> Principal {
         Principal {
@@ -196,9 +234,57 @@ mod tests {
             (file(Some(closed), true), false),
             (file(None, true), false),
         ] {
-            assert_eq!(sees(Some(&ada), item.clone()), expected, "{item:?}");
-            assert!(sees(None, item.clone()) && sees(Some(&root), item), "all");
+            assert_eq!(sees(Some(&ada), &item, None), expected, "{item:?}");
+            assert!(
+                sees(None, &item, None) && sees(Some(&root), &item, None),
+                "all"
+            );
         }
+    }
+
+    #[test]
+    fn a_share_shows_hidden_items_of_the_same_owner() {
+        let ada = principal(7, &[8]);
+        let terms = SharingTerms {
+            root: VertexId::default(),
+            impact: false,
+            users: Vec::new(),
+            groups: vec![8],
+            until_millis: Some(100),
+        };
+        let share = SharedLineage {
+            id: terms.id(None),
+            terms,
+            by: None,
+            made: Version::ZERO,
+            items: 1,
+        };
+        let by = |owner, now_millis| ItemShare {
+            share: &share,
+            owner,
+            now_millis,
+        };
+        let closed = Some(Access::new(Some(9), None, Some(0)));
+        let file = |access| ItemAccess::File {
+            access,
+            reachable: false,
+        };
+        for (item, share, expected) in [
+            (file(closed.clone()), by(9, 99), true),
+            (file(closed.clone()), by(9, 100), false),
+            (file(closed.clone()), by(6, 99), false),
+            (file(None), by(9, 99), false),
+            (ItemAccess::Object(closed.clone()), by(9, 0), true),
+            (ItemAccess::Object(None), by(9, 0), false),
+        ] {
+            assert_eq!(sees(Some(&ada), &item, Some(&share)), expected, "{item:?}");
+        }
+        let other = principal(6, &[]);
+        assert!(!sees(
+            Some(&other),
+            &ItemAccess::Object(closed),
+            Some(&by(9, 0))
+        ));
     }
 
     #[test]

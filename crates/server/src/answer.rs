@@ -9,6 +9,7 @@ use crate::objects;
 use crate::pieces::{Pieces, Stop, check_cancelled, check_count, end, send_all};
 use crate::read_graph;
 use crate::service::Service;
+use crate::sharing;
 use crate::stop_request::StopRequest;
 use esker::CheckOptions;
 use esker_model::namespace::resolve;
@@ -257,6 +258,7 @@ fn run_message(service: &Service, request: Request, call: &Call) -> Result<Reply
         Request::Find(request) => objects::find(graph, request, call)?,
         Request::Tags(request) => objects::tags(graph, request, call)?,
         Request::TagWhere(request) => objects::tag_where(service, request, call)?,
+        Request::Share(request) => sharing::answer(service, request, call)?,
         Request::SetIndex(request) => objects::set_index(service, &request)?,
         Request::StatFile(request) => {
             names::stat_routed(service, &*files, &request, call.options.at_least.0)?

@@ -1,6 +1,6 @@
 //! The table of calls: for each its number, name, message, access and threads.
 
-use crate::access::needs::{ADMIN, Needs, READ, SERVER, WRITE};
+use crate::access::needs::{ADMIN, Needs, READ, SERVER, SHARE, WRITE};
 use esker_model::graph_read::GraphCall;
 use esker_rpc::frame::{call_number, graph_call_code};
 use esker_rpc::proto;
@@ -137,10 +137,13 @@ calls! {
     45 "shutdown" Shutdown: ADMIN;
     // A read of the graph that has no gRPC method.
     46 "graph": READ long by_exchange;
+    // Its field in `Request` has number 48, because 47 is `graph_as`.
+    47 "share" Share: SHARE long;
 }
 
 const GRAPH: usize = number_named("graph");
 const AS: usize = number_named("as");
+const SHARE_CALL: usize = number_named("share");
 
 /// Number of the call with a name, for constants: an unknown name fails the build.
 pub(crate) const fn number_named(name: &str) -> usize {
@@ -185,6 +188,7 @@ pub(crate) fn number_of(request: &[u8]) -> usize {
     match call_number(request) {
         Some(46) => number_of_graph_call(graph_call_code(request)),
         Some(47) => AS,
+        Some(48) => SHARE_CALL,
         Some(number) if (number as usize) < GRAPH => number as usize,
         _ => 0,
     }
@@ -227,6 +231,9 @@ mod tests {
         }
         let message = Message::GraphAs(wire::encode(&GraphCall::Counts));
         assert_eq!(number_of(&request(message).encode_to_vec()), AS);
+        let message = Message::Share(proto::ShareRequest::default());
+        assert_eq!(number_of_message(&message), SHARE_CALL);
+        assert_eq!(number_of(&request(message).encode_to_vec()), SHARE_CALL);
         for code in [vec![], vec![200]] {
             let bytes = request(Message::Graph(code)).encode_to_vec();
             assert_eq!(number_of(&bytes), GRAPH);

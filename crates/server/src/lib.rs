@@ -35,6 +35,7 @@ mod security_headers;
 mod server;
 mod service;
 pub mod settings;
+mod sharing;
 mod spans;
 mod spool;
 mod stop_request;

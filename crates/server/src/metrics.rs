@@ -10,7 +10,14 @@ use std::time::{Duration, Instant};
 /// Number of samples of the call counters, one per second.
 const SAMPLES: usize = 10;
 /// Calls that change data.
-const CHANGING: [&str; 5] = ["apply", "change_files", "tag_where", "define", "set_index"];
+const CHANGING: [&str; 6] = [
+    "apply",
+    "change_files",
+    "tag_where",
+    "define",
+    "set_index",
+    "share",
+];
 /// Calls that only ask for a server's state.
 const STATUS_CALLS: [&str; 2] = ["ping", "cluster"];
 

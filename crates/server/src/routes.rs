@@ -2,6 +2,7 @@
 
 use crate::access::needs::Needs;
 use crate::access::table;
+use esker_access::Role;
 
 /// One kind of request that a server answers.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,6 +20,8 @@ pub fn routes() -> Vec<Route> {
     let needs = |needs| match needs {
         Needs::Nothing => "nothing",
         Needs::Role(role) => role.name(),
+        // A client that is bound to a user needs role `read`.
+        Needs::WriteOrBound => Role::Write.name(),
         Needs::Server => "server",
     };
     let all = table::all().into_iter();

@@ -381,5 +381,6 @@ impl Esker for Unary {
     unary!(look_file, LookFile, LookFileRequest => LookFile LookFileReply);
     streaming!(watch_files, WatchFiles, WatchFilesRequest => WatchFilesStream WatchFilesReply);
     unary!(shutdown, Shutdown, ShutdownRequest => Shutdown ShutdownReply);
+    unary!(share, Share, ShareRequest => Share ShareReply);
     unary!(file_ids, FileIds, FileIdsRequest => FileIds FileIdsReply, items);
 }

@@ -1,8 +1,12 @@
-//! Arguments of `esker grant` and `esker revoke`.
+//! Arguments of `esker grant`, `esker revoke` and `esker share`.
 
-use super::{FormatArgs, Target};
+use super::{FormatArgs, PrincipalArg, Target};
+use crate::times::parse_at;
 use clap::{Args, ValueEnum};
 use esker_access::{Role, UserBinding};
+use esker_model::Version;
+use esker_model::object::Principal;
+use esker_model::sharing::ShareId;
 use esker_terminal::units::parse_duration;
 use std::str::FromStr as _;
 use std::time::Duration;
@@ -71,6 +75,67 @@ pub(crate) struct RevokeArgs {
     /// see arguments)
     #[arg(long, value_name = "FILE|KEY|FINGERPRINT|-")]
     pub(crate) key: String,
+}
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "A share shows files and objects in the graph, with their present names and their attributes: lineage, impact, get, \
+                  edges, history, travel. It gives no access to contents, to the listing of files or to searches. It opens what is in \
+                  the lineage now and belongs to the user who shares; share again to add what came later. Sharing the same vertex \
+                  with the same users again replaces the share.\n\n\
+                  Examples:\n  \
+                  esker share lab.esker file:/scratch/plot.png --with bob,@climate --for 30d\n  \
+                  esker share lab.esker file:/scratch/raw.h5 --impact --with 1002 --until 2027-01-01\n  \
+                  esker share lab.esker --list\n  \
+                  esker share lab.esker --revoke 9a0364b9e99bb480"
+)]
+pub(crate) struct ShareArgs {
+    #[command(flatten)]
+    pub(crate) target: Target,
+    /// The vertex, as TYPE:KEY or the path of a file
+    #[arg(value_name = "VERTEX", required_unless_present_any = ["list", "revoke"], conflicts_with_all = ["list", "revoke"], requires = "with")]
+    pub(crate) vertex: Option<String>,
+    /// Users, by login name or number, and groups with @ before their name or number, as in bob,1003,@climate
+    #[arg(long, value_name = "LIST", value_delimiter = ',', requires = "vertex")]
+    pub(crate) with: Vec<String>,
+    /// Share what was derived from the vertex, instead of what it was derived from
+    #[arg(long, requires = "vertex")]
+    pub(crate) impact: bool,
+    /// Maximum number of jobs on a path
+    #[arg(long, value_name = "N", requires = "vertex")]
+    pub(crate) depth: Option<u32>,
+    /// Edge types from data to the job that made it [default: wasWrittenBy]
+    #[arg(
+        long,
+        value_name = "EDGETYPE",
+        value_delimiter = ',',
+        requires = "vertex"
+    )]
+    pub(crate) made_by: Vec<String>,
+    /// Edge types from a job to the data that it used [default: read]
+    #[arg(
+        long,
+        value_name = "EDGETYPE",
+        value_delimiter = ',',
+        requires = "vertex"
+    )]
+    pub(crate) used: Vec<String>,
+    /// Time at which the share ends [default: never]
+    #[arg(long, value_name = "TIME", value_parser = parse_at, requires = "vertex", conflicts_with = "period")]
+    pub(crate) until: Option<Version>,
+    /// Lifetime of the share, as in 8h or 30d
+    #[arg(long = "for", value_name = "TIME", value_parser = parse_days, requires = "vertex")]
+    pub(crate) period: Option<Duration>,
+    /// List the shares, each with its number
+    #[arg(long, conflicts_with = "revoke")]
+    pub(crate) list: bool,
+    /// End the share with this number
+    #[arg(long, value_name = "ID", value_parser = ShareId::from_str)]
+    pub(crate) revoke: Option<ShareId>,
+    #[command(flatten)]
+    pub(crate) principal: PrincipalArg,
+    #[command(flatten)]
+    pub(crate) format: FormatArgs,
 }
 
 /// Role of a key or a token.

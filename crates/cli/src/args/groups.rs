@@ -61,6 +61,7 @@ const GROUPS: [(&str, &[&str]); 7] = [
             "grant",
             "revoke",
             "audit",
+            "share",
             "cluster",
             "placement",
             "site",

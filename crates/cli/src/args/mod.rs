@@ -30,7 +30,7 @@ mod traversal;
 mod version;
 mod write;
 
-pub(crate) use access::{GrantArgs, RevokeArgs};
+pub(crate) use access::{GrantArgs, RevokeArgs, ShareArgs};
 pub(crate) use admin::{
     BackupArgs, CheckArgs, CompactArgs, CompletionsArgs, InitArgs, ManArgs, RestoreArgs, ShellArgs,
     StatsArgs, UpgradeArgs,
@@ -259,6 +259,8 @@ pub(crate) enum Command {
     Revoke(RevokeArgs),
     /// Show, verify and export the audit log of a server
     Audit(AuditArgs),
+    /// Show a lineage to users from whom permissions hide it
+    Share(Box<ShareArgs>),
     /// Run several servers as one database
     Cluster(ClusterArgs),
     /// Run a cache of remote metadata; make and replay its traces

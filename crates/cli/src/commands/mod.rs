@@ -49,6 +49,7 @@ mod scan;
 mod schema;
 mod serve;
 mod set;
+mod share;
 mod site;
 mod stats;
 mod tag;
@@ -223,6 +224,7 @@ fn run_command(
         Command::Grant(args) => grant::grant(&args, context),
         Command::Revoke(args) => grant::revoke(&args, context),
         Command::Audit(args) => audit::run(&args.command, context),
+        Command::Share(args) => share::run(&args, context),
         Command::Schema(args) => schema::run(&args, context),
         Command::Stats(args) => stats::run(&args, context),
         Command::Ls(args) if remote::is_remote(&args.target.target, &args.remote) => {

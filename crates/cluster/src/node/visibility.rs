@@ -153,7 +153,9 @@ impl Node {
                         None => ItemAccess::Vertex,
                         Some(v) => ItemAccess::Object(Some(Access::of_attributes(&v.attributes))),
                     };
-                    visibility.known.insert(*id, sees(Some(&principal), item));
+                    visibility
+                        .known
+                        .insert(*id, sees(Some(&principal), &item, None));
                     continue;
                 }
                 let vertex = vertex.map(|v| (v.type_id, v.key));

@@ -20,6 +20,7 @@ use esker_model::namespace::{
     hash_of, is_superuser, root,
 };
 use esker_model::object::Principal;
+use esker_model::visibility::sees;
 use esker_model::{Error, Flow, Result, VertexId, VertexRef, VertexTypeId};
 
 /// Permission to list a directory, and to look up a known name in it.
@@ -368,7 +369,7 @@ impl<'a> NamesReader<'a> {
             let vertex = file.vertex.as_ref().map(|(t, key)| (*t, key.as_str()));
             let state = paths.state(&schema, file.id, vertex)?;
             Ok(FileVisibility {
-                visible: state.shows(principal),
+                visible: sees(principal, &state.item(principal), None),
                 key: state.key(principal),
             })
         })

@@ -9,7 +9,7 @@ use esker_model::namespace::{
     DEEP_PATH_BYTES_MAX, Inode, Kind, Name, NamePath, display, id_at, root,
 };
 use esker_model::object::Principal;
-use esker_model::visibility::{Access, ItemAccess, SEARCH, sees};
+use esker_model::visibility::{Access, ItemAccess, SEARCH};
 use esker_model::{Result, Schema, VertexId, VertexTypeId};
 use std::cell::{OnceCell, RefCell};
 use std::collections::HashMap;
@@ -137,9 +137,9 @@ pub(crate) enum FileState {
 }
 
 impl FileState {
-    /// Whether the principal sees the vertex: a removed file as when it was removed.
-    pub(crate) fn shows(&self, principal: Option<&Principal>) -> bool {
-        let item = match self {
+    /// Returns what decides whether the principal sees the vertex: a removed file as when it was removed.
+    pub(crate) fn item(&self, principal: Option<&Principal>) -> ItemAccess {
+        match self {
             Self::Unknown => ItemAccess::Vertex,
             Self::Inconsistent => ItemAccess::File {
                 access: None,
@@ -149,8 +149,7 @@ impl FileState {
                 access: Some(Access::of_file(&place.inode)),
                 reachable: place.reachable(principal),
             },
-        };
-        sees(principal, item)
+        }
     }
 
     /// Returns the present path as the key of the vertex, if it is a live file.

@@ -116,7 +116,7 @@ impl Engine {
             // Whether there is an object that the principal may not read must not be revealed.
             let seen = |slot: &u32| {
                 let item = ItemAccess::Object(Some(access(columns)(*slot)));
-                !columns.live.contains(*slot) || sees(find.principal.as_ref(), item)
+                !columns.live.contains(*slot) || sees(find.principal.as_ref(), &item, None)
             };
             let Some(slot) = columns.slot_of(after).filter(seen) else {
                 return Err(Error::Invalid(format!(
@@ -211,7 +211,10 @@ fn visible(
         return slots;
     }
     let access = access(columns);
-    let seen = |slot: &u32| sees(principal, ItemAccess::Object(Some(access(*slot))));
+    let seen = |slot: &u32| {
+        // Shares show objects in the graph alone.
+        sees(principal, &ItemAccess::Object(Some(access(*slot))), None)
+    };
     slots.iter().filter(seen).collect()
 }
 
@@ -355,7 +358,7 @@ impl ObjectRead for Engine {
         };
         let seen = |slot: &u32| {
             let item = ItemAccess::Object(Some(access(*slot)));
-            columns.live.contains(*slot) && sees(principal, item)
+            columns.live.contains(*slot) && sees(principal, &item, None)
         };
         let all = SelectedNames::new(columns, None);
         let one = |key: &ObjectKey| {

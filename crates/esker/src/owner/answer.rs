@@ -305,6 +305,10 @@ pub(super) fn answer(core: &Core, request: Request, out: &mut Answer<'_>) -> io:
                 })
             })
         }
+        Request::Share(principal, call) => {
+            let watch = out.watch();
+            out.all(core.call_shares(principal.as_ref(), &call, &watch))
+        }
         Request::Space(by) => out.all(engine.space(by)),
         Request::Partitions(path) => out.all(engine.partitions(&path)),
     }

@@ -243,6 +243,14 @@ impl Core {
         schema
     }
 
+    /// Makes a change that has its own call of the engine.
+    pub(crate) fn write<T>(&self, change: impl FnOnce(&Engine) -> Result<T>) -> Result<T> {
+        self.before_write()?;
+        let done = change(&self.engine);
+        self.dirty.store(true, Ordering::Release);
+        done
+    }
+
     /// Changes the tags of the objects that match a filter.
     pub(crate) fn tag_where(&self, change: &TagWhere, cancel: &dyn Cancel) -> Result<TagReport> {
         self.before_write()?;

@@ -144,7 +144,8 @@ fn is_in_the_name_of(request: &Request, own: &Principal) -> bool {
         | Request::List(principal, ..)
         | Request::Walk(principal, _)
         | Request::Usage(principal, ..)
-        | Request::Usages(principal, _) => principal.as_ref().is_some_and(is_own),
+        | Request::Usages(principal, _)
+        | Request::Share(principal, _) => principal.as_ref().is_some_and(is_own),
         Request::Find(find) => find.principal.as_ref().is_some_and(is_own),
         Request::TagWhere(change) => change.principal.as_ref().is_some_and(is_own),
         Request::Change(changes) => changes.principal.as_ref().is_some_and(is_own),

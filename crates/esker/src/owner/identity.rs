@@ -131,7 +131,8 @@ impl Identity {
             | Request::List(slot, ..)
             | Request::Walk(slot, _)
             | Request::Usage(slot, ..)
-            | Request::Usages(slot, _) => self.put(slot)?,
+            | Request::Usages(slot, _)
+            | Request::Share(slot, _) => self.put(slot)?,
             Request::Find(find) => self.put(&mut find.principal)?,
             Request::TagWhere(change) => self.put(&mut change.principal)?,
             Request::Change(changes) => self.put(&mut changes.principal)?,

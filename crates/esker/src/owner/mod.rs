@@ -9,6 +9,7 @@ pub(crate) mod hostile;
 mod identity;
 pub(crate) mod process;
 mod server;
+mod sharing;
 
 use self::core::Core;
 use crate::clock::SystemClock;

@@ -6,6 +6,7 @@ use crate::database::Submitted;
 use crate::engine::{CheckOptions, CheckReport, CompactReport, Problem, Stats};
 use esker_model::namespace::{AppliedChange, Change};
 use esker_model::object::{Principal, TagReport, TagWhere};
+use esker_model::sharing::{ShareCall, SharedLineage};
 use esker_model::wire::intern;
 use esker_model::{Batch, Cancel, Commit, Error, Result, Schema, SchemaChange, Version};
 use esker_rpc::{Client, convert, proto};
@@ -120,6 +121,14 @@ impl ServerClient for Client {
         sync: bool,
     ) -> Result<Vec<Result<AppliedChange>>> {
         Self::change_with(self, principal, changes, sync)
+    }
+
+    fn call_shares(
+        &self,
+        principal: Option<&Principal>,
+        call: &ShareCall,
+    ) -> Result<Vec<SharedLineage>> {
+        Self::call_shares(self, principal, call)
     }
 
     fn persist(&self) -> Result<()> {

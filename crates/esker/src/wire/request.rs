@@ -6,6 +6,7 @@ use crate::engine::CheckOptions;
 use esker_model::graph_read::{GraphCall, GraphCallAs};
 use esker_model::namespace::{Changes, Cookie, NamePath, Open, SpaceBy};
 use esker_model::object::{Find, ObjectKey, Principal, TagWhere};
+use esker_model::sharing::ShareCall;
 use esker_model::{Batch, SchemaChange, Version, wire_enum, wire_struct};
 
 /// First message of the client.
@@ -69,6 +70,8 @@ pub(crate) enum Request {
     FileIds(Option<Principal>, Vec<NamePath>),
     /// Lookup of a file in order to open it.
     Look(Option<Principal>, NamePath, Open),
+    /// A call about shares of lineages.
+    Share(Option<Principal>, ShareCall),
 }
 
 wire_enum!(Request {
@@ -96,4 +99,5 @@ wire_enum!(Request {
     32 Partitions(path),
     40 FileIds(principal, paths),
     43 Look(principal, path, how),
+    48 Share(principal, call),
 });

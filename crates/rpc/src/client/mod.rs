@@ -23,6 +23,7 @@ mod pending;
 mod route;
 pub(crate) mod secure;
 mod send_queue;
+mod sharing;
 mod slot;
 mod window;
 

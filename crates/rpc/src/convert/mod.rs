@@ -13,6 +13,7 @@ mod mutation;
 mod namespace;
 mod object;
 mod schema;
+mod sharing;
 mod travel;
 mod value;
 
@@ -39,6 +40,7 @@ pub use object::{
     tag_report_in, tag_report_out, tag_where_in, tag_where_out,
 };
 pub use schema::{change_in, change_out, schema_in, schema_out};
+pub use sharing::{share_call_in, share_call_out, share_in, share_out};
 pub use travel::{budget_in, pieces, reason_in, reason_out, traversal_in};
 pub use value::{properties_in, properties_out, value_in, value_out};
 

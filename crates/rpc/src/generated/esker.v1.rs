@@ -2882,6 +2882,85 @@ pub struct PeerMessage {
     #[prost(bytes = "bytes", tag = "1")]
     pub message: ::prost::bytes::Bytes,
 }
+/// Shares a lineage, ends a share, or lists shares. Needs role `write`, or role `read` if the key or token of the client is
+/// bound to a user.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ShareRequest {
+    /// User who shares; absent for the owner of the database, who may share everything. Others share only what they own.
+    #[prost(message, optional, tag = "1")]
+    pub principal: ::core::option::Option<Principal>,
+    #[prost(oneof = "share_request::Call", tags = "2, 3, 4")]
+    pub call: ::core::option::Option<share_request::Call>,
+}
+/// Nested message and enum types in `ShareRequest`.
+pub mod share_request {
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
+    pub enum Call {
+        #[prost(message, tag = "2")]
+        Share(super::LineageToShare),
+        /// Number of the share to end.
+        #[prost(fixed64, tag = "3")]
+        Revoke(u64),
+        /// Shares that the principal made or that are for it.
+        #[prost(message, tag = "4")]
+        List(super::ListShares),
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct LineageToShare {
+    #[prost(message, optional, tag = "1")]
+    pub terms: ::core::option::Option<SharingTerms>,
+    /// Maximum number of executions on a path.
+    #[prost(uint32, optional, tag = "2")]
+    pub depth: ::core::option::Option<u32>,
+    /// Edge types to follow from data to the executions that made it, and from these to the data that they used; empty for the
+    /// default.
+    #[prost(string, repeated, tag = "3")]
+    pub made_by: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    #[prost(string, repeated, tag = "4")]
+    pub used: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ListShares {}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct SharingTerms {
+    /// The 16 bytes of the root's vertex id.
+    #[prost(bytes = "vec", tag = "1")]
+    pub root: ::prost::alloc::vec::Vec<u8>,
+    /// Whether the data derived from the root is shared, instead of the data that it was derived from.
+    #[prost(bool, tag = "2")]
+    pub impact: bool,
+    #[prost(sint64, repeated, tag = "3")]
+    pub users: ::prost::alloc::vec::Vec<i64>,
+    #[prost(sint64, repeated, tag = "4")]
+    pub groups: ::prost::alloc::vec::Vec<i64>,
+    /// Milliseconds since 1970 at which the share ends.
+    #[prost(uint64, optional, tag = "5")]
+    pub until_millis: ::core::option::Option<u64>,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct SharedLineage {
+    /// Number of the share.
+    #[prost(fixed64, tag = "1")]
+    pub id: u64,
+    #[prost(message, optional, tag = "2")]
+    pub terms: ::core::option::Option<SharingTerms>,
+    /// User who shares; absent for the owner of the database.
+    #[prost(sint64, optional, tag = "3")]
+    pub by: ::core::option::Option<i64>,
+    /// Version that made the share.
+    #[prost(fixed64, tag = "4")]
+    pub made: u64,
+    /// Number of files and objects that the share opens.
+    #[prost(uint64, tag = "5")]
+    pub items: u64,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ShareReply {
+    /// The share that was made or ended, or all listed ones.
+    #[prost(message, repeated, tag = "1")]
+    pub shares: ::prost::alloc::vec::Vec<SharedLineage>,
+}
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct TravelRequest {
     /// The chain, as in `v("file:/C").e("wasWrittenBy").v().e("read").v()`.
@@ -3140,7 +3219,7 @@ pub struct Call {
 pub struct Request {
     #[prost(
         oneof = "request::Call",
-        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44, 45, 46, 47"
+        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44, 45, 46, 47, 48"
     )]
     pub call: ::core::option::Option<request::Call>,
 }
@@ -3244,6 +3323,8 @@ pub mod request {
         Graph(::prost::alloc::vec::Vec<u8>),
         #[prost(bytes, tag = "47")]
         GraphAs(::prost::alloc::vec::Vec<u8>),
+        #[prost(message, tag = "48")]
+        Share(super::ShareRequest),
     }
 }
 /// A call that reads the graph, for a principal.
@@ -3334,7 +3415,7 @@ pub struct Answer {
 pub struct Reply {
     #[prost(
         oneof = "reply::Reply",
-        tags = "1, 2, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 42, 43, 44, 45, 46"
+        tags = "1, 2, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 42, 43, 44, 45, 46, 48"
     )]
     pub reply: ::core::option::Option<reply::Reply>,
 }
@@ -3430,6 +3511,8 @@ pub mod reply {
         Shutdown(super::ShutdownReply),
         #[prost(message, tag = "46")]
         Graph(super::GraphReply),
+        #[prost(message, tag = "48")]
+        Share(super::ShareReply),
     }
 }
 /// A piece of the answer to `graph` or `graph_as`.
@@ -4380,6 +4463,24 @@ pub mod esker_client {
             req.extensions_mut().insert(GrpcMethod::new("esker.v1.Esker", "Shutdown"));
             self.inner.unary(req, path, codec).await
         }
+        pub async fn share(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ShareRequest>,
+        ) -> std::result::Result<tonic::Response<super::ShareReply>, tonic::Status> {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static("/esker.v1.Esker/Share");
+            let mut req = request.into_request();
+            req.extensions_mut().insert(GrpcMethod::new("esker.v1.Esker", "Share"));
+            self.inner.unary(req, path, codec).await
+        }
     }
 }
 /// Generated server implementations.
@@ -4660,6 +4761,10 @@ pub mod esker_server {
             &self,
             request: tonic::Request<super::ShutdownRequest>,
         ) -> std::result::Result<tonic::Response<super::ShutdownReply>, tonic::Status>;
+        async fn share(
+            &self,
+            request: tonic::Request<super::ShareRequest>,
+        ) -> std::result::Result<tonic::Response<super::ShareReply>, tonic::Status>;
     }
     #[derive(Debug)]
     pub struct EskerServer<T> {
@@ -6609,6 +6714,49 @@ pub mod esker_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = ShutdownSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/esker.v1.Esker/Share" => {
+                    #[allow(non_camel_case_types)]
+                    struct ShareSvc<T: Esker>(pub Arc<T>);
+                    impl<T: Esker> tonic::server::UnaryService<super::ShareRequest>
+                    for ShareSvc<T> {
+                        type Response = super::ShareReply;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ShareRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Esker>::share(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ShareSvc(inner);
                         let codec = tonic_prost::ProstCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(

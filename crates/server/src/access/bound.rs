@@ -84,6 +84,7 @@ impl BoundUser {
             Some(Call::ReadObjects(call)) => Some(&mut call.principal),
             Some(Call::Find(call)) => Some(&mut call.principal),
             Some(Call::Tags(call)) => Some(&mut call.principal),
+            Some(Call::Share(call)) => Some(&mut call.principal),
             Some(Call::StatFile(call)) => {
                 // The watcher may belong to another user.
                 call.watcher = 0;
@@ -225,6 +226,14 @@ mod tests {
         for path in [&b"\0handle"[..], b""] {
             assert!(bound().bind(stat(path, None), "stat_file").is_err());
         }
+        let share = |principal| {
+            let call = None;
+            request(Call::Share(proto::ShareRequest { principal, call }))
+        };
+        let bound_share = bound().bind(share(None), "share");
+        assert_eq!(bound_share, Ok(share(principal_out(Some(&principal(1002, &[100, 7]))))));
+        let other = principal_out(Some(&principal(1003, &[])));
+        assert!(bound().bind(share(other), "share").is_err());
         for call in [
             Call::Stats(proto::StatsRequest::default()),
             Call::Check(proto::CheckRequest::default()),

@@ -308,6 +308,10 @@ impl Access {
                 return Ok(Admitted::default());
             }
             Needs::Role(role) => role,
+            Needs::WriteOrBound => match requester.allowed(self) {
+                Ok(rights) if rights.user.is_some() => Role::Read,
+                _ => Role::Write,
+            },
             Needs::Server if requester.is_server(self) => {
                 return self
                     .mark_authenticated(requester, what)

@@ -10,6 +10,8 @@ pub(crate) enum Needs {
     Nothing,
     /// A client with at least that role.
     Role(Role),
+    /// A client with role `write`, or one with role `read` that is bound to a user.
+    WriteOrBound,
     /// Another server of the cluster.
     Server,
 }
@@ -19,6 +21,7 @@ pub(crate) const READ: Needs = Needs::Role(Role::Read);
 pub(crate) const WRITE: Needs = Needs::Role(Role::Write);
 pub(crate) const ADMIN: Needs = Needs::Role(Role::Admin);
 pub(crate) const SERVER: Needs = Needs::Server;
+pub(crate) const SHARE: Needs = Needs::WriteOrBound;
 
 /// One kind of request that is answered.
 #[derive(Debug, Clone)]

@@ -23,7 +23,11 @@ pub(crate) fn settings() -> Settings {
 
 impl Served {
     pub(crate) fn start(settings: Settings) -> Self {
-        let dir = tempfile::tempdir().unwrap();
+        Self::of(tempfile::tempdir().unwrap(), settings)
+    }
+
+    /// Serves the database `lab.esker` in a folder.
+    pub(crate) fn of(dir: tempfile::TempDir, settings: Settings) -> Self {
         let path = dir.path().join("lab.esker");
         let options = OpenOptions::new().create(true).memory_bytes(32 << 20);
         let database = options.open(path.to_str().unwrap()).unwrap();

@@ -30,6 +30,7 @@ mod rdf_rights;
 mod refused;
 mod routes;
 mod sessions;
+mod sharing;
 mod sparql;
 mod sparql_graphs;
 mod sparql_load;

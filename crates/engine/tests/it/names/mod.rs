@@ -12,6 +12,7 @@ mod open;
 mod opened;
 mod past;
 mod rights;
+mod shares;
 mod subtree;
 mod visibility;
 

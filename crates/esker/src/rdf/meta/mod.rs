@@ -26,6 +26,7 @@ use crate::engine::{Engine, FeedChanges};
 use crate::session::Session;
 use build::{MetaGraph, build};
 use esker_model::object::Principal;
+use esker_model::sharing::OpenShares;
 use esker_model::{Error, GraphRead as _, Result, Version};
 use esker_rdf::dictionary::{Dictionary, Key};
 use esker_rdf::id::Id;
@@ -46,6 +47,24 @@ const IMAGE_LEAST: u64 = 20_000;
 /// Number of changed items in the feed above which the image is rewritten.
 const BEHIND_MAX: u64 = 50_000;
 
+/// The reader of a metadata graph: what it sees depends on it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct MetaReader {
+    principal: Option<Principal>,
+    /// Shares that are open to the principal.
+    shares: OpenShares,
+}
+
+impl MetaReader {
+    /// The reader of a handle, now.
+    fn of(database: &Database) -> Result<Self> {
+        Ok(Self {
+            principal: database.principal().cloned(),
+            shares: database.open_shares()?,
+        })
+    }
+}
+
 /// Cache of metadata graphs.
 #[derive(Debug, Default)]
 pub struct Meta {
@@ -53,14 +72,14 @@ pub struct Meta {
     pub image_least: u64,
     images: usize,
     /// Cached graphs of the present, least recently used first.
-    views: VecDeque<(Option<Principal>, MetaGraph)>,
+    views: VecDeque<(MetaReader, MetaGraph)>,
     past: VecDeque<Past>,
 }
 
 /// A cached graph as of a past version.
 #[derive(Debug)]
 struct Past {
-    principal: Option<Principal>,
+    reader: MetaReader,
     as_of: Version,
     /// Whether only writes with an explicit version can still change that time.
     over: bool,
@@ -73,8 +92,10 @@ impl Past {
         engine
             .changes_since(self.state.position)
             .is_some_and(|news| {
-                let elsewhen =
-                    self.over && self.principal.is_none() && !news.names && news.late > self.as_of;
+                let elsewhen = self.over
+                    && self.reader.principal.is_none()
+                    && !news.names
+                    && news.late > self.as_of;
                 news.until == self.state.position || elsewhen
             })
     }
@@ -116,12 +137,13 @@ impl Meta {
         database: &Database,
         requested: &RequestedGraphs,
     ) -> Result<Option<Dataset>> {
-        let principal = database.principal().cloned();
+        let reader = MetaReader::of(database)?;
+        let principal = &reader.principal;
         let terms = &data.dictionary;
         let found = with_engine(database, |engine| {
             let mut found = Vec::new();
             if requested.now {
-                let view = self.views.iter().find(|(of, _)| *of == principal);
+                let view = self.views.iter().find(|(of, _)| *of == reader);
                 let Some((_, state)) = view else {
                     return Ok(None);
                 };
@@ -136,9 +158,10 @@ impl Meta {
                 found.push((state.vocabulary.graph, state.graph()));
             }
             for (name, as_of) in &requested.past {
-                let past = self.past.iter().find(|p| {
-                    p.principal == principal && p.as_of == *as_of && p.is_current(engine)
-                });
+                let past = self
+                    .past
+                    .iter()
+                    .find(|p| p.reader == reader && p.as_of == *as_of && p.is_current(engine));
                 match (past, terms.find(&Key::Iri(name))) {
                     (Some(past), Some(id)) if past.state.fits(terms) => {
                         found.push((id, past.state.graph()));
@@ -159,7 +182,7 @@ impl Meta {
 
     /// Number of triples of the present graph without a principal, if it was built.
     pub fn triples(&self) -> Option<usize> {
-        let (_, state) = self.views.iter().find(|(of, _)| of.is_none())?;
+        let (_, state) = self.views.iter().find(|(of, _)| of.principal.is_none())?;
         Some(state.graph().len())
     }
 
@@ -184,8 +207,9 @@ impl Meta {
             as_of: Version::MAX,
             stop,
         };
-        let principal = database.principal().cloned();
-        let kept = self.views.iter().position(|(of, _)| *of == principal);
+        let reader = MetaReader::of(database)?;
+        let principal = &reader.principal;
+        let kept = self.views.iter().position(|(of, _)| *of == reader);
         let kept = kept.and_then(|at| self.views.remove(at));
         let least = match self.image_least {
             0 => IMAGE_LEAST,
@@ -196,7 +220,7 @@ impl Meta {
             let is_large = principal.is_none() && size(database)? >= least;
             if let Some((_, mut state)) = kept {
                 // The visibility of a principal can change by more than the feed reports.
-                let followed = match &principal {
+                let followed = match principal {
                     None => state.follow(source, engine, &mut data.dictionary)?,
                     Some(_) => {
                         state.fits(&data.dictionary)
@@ -251,7 +275,10 @@ impl Meta {
         })?;
         self.images = images;
         let graph = state.graph();
-        self.views.push_back((principal, state));
+        // A share that was made or revoked meanwhile may be in the graph or not.
+        if reader == MetaReader::of(database)? {
+            self.views.push_back((reader, state));
+        }
         if self.views.len() > VIEWS_MAX {
             self.views.pop_front();
         }
@@ -270,11 +297,11 @@ impl Meta {
             as_of,
             stop,
         };
-        let principal = database.principal().cloned();
+        let reader = MetaReader::of(database)?;
         let kept = self
             .past
             .iter()
-            .position(|p| p.principal == principal && p.as_of == as_of);
+            .position(|p| p.reader == reader && p.as_of == as_of);
         let kept = kept.and_then(|at| self.past.remove(at));
         let past = with_engine(database, |engine| {
             if let Some(past) = kept
@@ -286,14 +313,16 @@ impl Meta {
             let position = engine.follow();
             let over = as_of < engine.newest_assigned();
             Ok(Past {
-                principal,
+                reader,
                 as_of,
                 over,
                 state: build(source, &mut data.dictionary, position)?,
             })
         })?;
         let graph = past.state.graph();
-        self.past.push_back(past);
+        if past.reader == MetaReader::of(database)? {
+            self.past.push_back(past);
+        }
         if self.past.len() > PAST_MAX {
             self.past.pop_front();
         }

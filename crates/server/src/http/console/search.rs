@@ -9,6 +9,7 @@ use esker_console::label;
 use esker_console::names::{Hit, Names, is_of};
 use esker_model::filter::Expr;
 use esker_model::object::{Find, Principal};
+use esker_model::sharing::OpenShares;
 use esker_model::{
     Cancel as _, Result, Schema, Value, Version, Vertex, VertexId, VertexName, VertexTypeId,
 };
@@ -43,6 +44,8 @@ pub(super) struct NameCache(Mutex<Vec<CachedNames>>);
 struct CachedNames {
     /// Principal of the names; `None` sees everything.
     principal: Option<Principal>,
+    /// Shares that were open to the principal.
+    shares: OpenShares,
     names: Arc<Names>,
     at: Instant,
     took: Duration,
@@ -55,6 +58,7 @@ impl NameCache {
         let (service, call_state) = (request.service, request.call_state);
         let principal = Principal::limited(request.principal());
         let newest = service.database.stats()?.newest;
+        let shares = service.database.on_behalf_of(principal).open_shares()?;
         let changed =
             |read: &CachedNames| service.cluster.is_some() || read.names.newest() != newest;
         {
@@ -65,7 +69,8 @@ impl NameCache {
             {
                 let read = kept.remove(place);
                 let old = read.at.elapsed() > FRESH.max(read.took * WORTH);
-                let fresh = (!old || !changed(&read)).then(|| Arc::clone(&read.names));
+                let fresh = read.shares == shares && (!old || !changed(&read));
+                let fresh = fresh.then(|| Arc::clone(&read.names));
                 kept.push(read);
                 if let Some(names) = fresh {
                     return Ok(names);
@@ -84,6 +89,7 @@ impl NameCache {
             kept.retain(|read| read.principal.as_ref() != principal);
             kept.push(CachedNames {
                 principal: principal.cloned(),
+                shares,
                 names: Arc::clone(&names),
                 at: Instant::now(),
                 took: begun.elapsed(),
