@@ -23,7 +23,7 @@ use esker_rpc::{Address, proto};
 use prost::Message as _;
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
@@ -287,6 +287,9 @@ impl Server {
             cluster.join();
         }
         runtime.spawn(http::sample(Arc::downgrade(&service)));
+        if service.storage.is_some() {
+            runtime.spawn(recount(Arc::downgrade(&service)));
+        }
         Ok(Self {
             running: Some(RunningServer {
                 runtime,
@@ -510,5 +513,27 @@ impl RunningServer {
         };
         database.close()?;
         Ok(finished)
+    }
+}
+
+/// Time after which a failed count of what users own is repeated.
+const RECOUNT_RETRY: Duration = Duration::from_secs(30);
+
+/// Counts what users, groups and projects own, again and again.
+async fn recount(service: Weak<Service>) {
+    while let Some(running) = service.upgrade() {
+        let counted = tokio::task::spawn_blocking(move || {
+            let storage = running.storage.as_ref();
+            storage.map(|storage| storage.recount(&running.database))
+        });
+        let wait = match counted.await {
+            Ok(Some(Ok(wait))) => wait,
+            Ok(Some(Err(e))) => {
+                tracing::warn!(error = %e, "the files and objects of users are not counted for quotas");
+                RECOUNT_RETRY
+            }
+            Ok(None) | Err(_) => return,
+        };
+        tokio::time::sleep(wait).await;
     }
 }

@@ -29,6 +29,25 @@ impl Child {
         folder: &Path,
         sandbox: bool,
     ) -> anyhow::Result<Self> {
+        let mut command = Self::serve(context, folder)?;
+        if !sandbox {
+            command.arg("--no-sandbox");
+        }
+        Self::listening(command, folder)
+    }
+
+    /// Starts a server with a configuration file; creates the database if absent.
+    pub(super) fn configured(
+        context: &Context,
+        folder: &Path,
+        config: &Path,
+    ) -> anyhow::Result<Self> {
+        let mut command = Self::serve(context, folder)?;
+        command.arg("--config").arg(config);
+        Self::listening(command, folder)
+    }
+
+    fn serve(context: &Context, folder: &Path) -> anyhow::Result<Command> {
         let durability = context.globals.durability.name();
         let mut command = Self::command()?;
         command
@@ -37,10 +56,7 @@ impl Child {
             .arg("--create")
             .args(["--durability", durability])
             .args(["--memory", &context.globals.memory.to_string()]);
-        if !sandbox {
-            command.arg("--no-sandbox");
-        }
-        Self::listening(command, folder)
+        Ok(command)
     }
 
     /// Starts a worker for the part of RDF data in a folder.

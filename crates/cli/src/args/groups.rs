@@ -60,6 +60,7 @@ const GROUPS: [(&str, &[&str]); 7] = [
             "mcp",
             "grant",
             "revoke",
+            "quota",
             "cluster",
             "placement",
             "site",

@@ -23,6 +23,7 @@ mod openlineage;
 mod pages;
 mod plain;
 mod producers;
+mod quotas;
 mod raw;
 mod rdf_rights;
 mod refused;
