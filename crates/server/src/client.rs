@@ -190,7 +190,7 @@ impl QuotaTable {
         let mut limits = self.default.clone();
         for (kind, limit) in QuotaKind::ALL.into_iter().zip(&mut limits) {
             let at = kind as usize;
-            let groups = if kind.is_storage() { &[] } else { groups };
+            let groups: &[i64] = if kind.is_storage() { &[] } else { groups };
             let of = |table: &LimitsByKind| table.get(at).cloned().flatten();
             let of_groups = groups
                 .iter()

@@ -157,7 +157,7 @@ impl Service {
             storage,
             sparql_clients: ClientCounts::default(),
             sparql_memory: MemoryPool::default(),
-            writer: Writer::new(waiting),
+            writer: Writer::new(waiting, !settings.shares.fair),
             console: Console::default(),
             watchers: Watchers::default(),
             stop_flag: cluster

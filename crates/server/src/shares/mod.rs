@@ -6,7 +6,7 @@ mod queue;
 mod simulation;
 
 pub(crate) use inline::InlineUse;
-pub(crate) use queue::{FairQueue, Taker};
+pub(crate) use queue::{FairQueue, Started, Taker};
 
 use std::sync::Arc;
 

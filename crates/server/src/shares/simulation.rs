@@ -1,7 +1,6 @@
 //! SimulationRandom histories of the fair queue in simulated time, with threads that run one job each.
 
-use super::queue::Started;
-use super::{FairQueue, Share, Taker};
+use super::{FairQueue, Share, Started, Taker};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
