@@ -450,7 +450,7 @@ impl RunningServer {
         let outboxes = self.outboxes.lock().unwrap_or_else(PoisonError::into_inner);
         outboxes
             .iter()
-            .filter_map(std::sync::Weak::upgrade)
+            .filter_map(Weak::upgrade)
             .collect()
     }
 

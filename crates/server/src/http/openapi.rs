@@ -294,7 +294,7 @@ fn file_schemas() -> [(&'static str, Json); 4] {
 }
 
 /// Schemas of the paths about objects.
-fn object_schemas() -> [(&'static str, Json); 14] {
+fn object_schemas() -> [(&'static str, Json); 15] {
     let text = || json!({"type": "string"});
     let integer = || json!({"type": "integer"});
     let object = || json!({"type": "object"});
