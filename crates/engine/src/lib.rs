@@ -47,6 +47,7 @@ pub use names::{
     NamesChange, NamesListener, NamesReader, Need, PartialNamespace, PlannedRow, RawEntry,
     RemoteData, RowLocation, RowPlacement, RunResult, UsageTree, show_tags, sums_of,
 };
+pub use object::{ObjectUsage, ObjectUsages};
 pub use settings::{
     BulkReport, CheckOptions, CheckReport, CompactReport, Problem, Settings, Stats,
 };

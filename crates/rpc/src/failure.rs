@@ -57,6 +57,19 @@ pub fn busy(message: String, retry_after_ms: u32) -> proto::Failure {
     }
 }
 
+/// Code of a failure for which a quota is the reason. A repetition fails in the same way.
+pub const QUOTA: &str = "quota";
+
+/// Failure of a request that a quota refuses until something else changes.
+pub fn over_quota(message: String) -> proto::Failure {
+    proto::Failure {
+        kind: Kind::Invalid.into(),
+        message,
+        code: QUOTA.to_owned(),
+        ..Default::default()
+    }
+}
+
 /// Encodes an error as a message.
 pub fn failure_out(error: &Error) -> proto::Failure {
     match error {

@@ -10,6 +10,7 @@ use crate::pieces::{Pieces, Stop, check_cancelled, check_count, end, send_all};
 use crate::read_graph;
 use crate::service::Service;
 use crate::sharing;
+use crate::settings::QuotaKind;
 use crate::stop_request::StopRequest;
 use esker::CheckOptions;
 use esker_model::namespace::resolve;
@@ -39,6 +40,12 @@ pub(crate) fn answer(service: &Service, request: Request, call: Call) {
             .map_err(Stop::from)
             .and_then(|()| run(service, request, &call))
     };
+    // An answer that was cut off at the limit may be incomplete.
+    if call.slot.is_some()
+        && let Some(message) = call.state.over_time()
+    {
+        return call.over_quota(QuotaKind::QueryTime, message);
+    }
     match outcome {
         Ok(last) => call.done(last),
         Err(Stop::Failed(Error::Interrupted)) if call.state.cut_off() => call.cut_off(),

@@ -2,16 +2,19 @@
 
 use crate::access::Requester;
 use crate::audit::{Audit, CallRecord};
+use crate::client::Client;
 use crate::limits;
 use crate::member::gate::Gate;
 use crate::metrics::Metrics;
 use crate::outbox::Outbox;
-use crate::service::Service;
+use crate::service::{ClientSlot, Service};
+use crate::settings::QuotaKind;
 use crate::spans;
+use crate::work::CLIENT;
 use esker_model::traversal::StopReason;
 use esker_model::{Cancel, Error, ErrorKind, Version};
 use esker_rpc::convert::Form;
-use esker_rpc::failure::{RETRY, failure_out};
+use esker_rpc::failure::{RETRY, failure_out, over_quota};
 use esker_rpc::limits::CREDIT_BYTES;
 use esker_rpc::proto;
 use esker_rpc::proto::reply::Reply;
@@ -64,13 +67,19 @@ pub(crate) struct CallState {
     credit: Mutex<i64>,
     changed: Condvar,
     deadline: Option<Instant>,
+    began: Instant,
+    /// Client of the call.
+    client: Arc<Client>,
     /// Whether the server is stopping and waits no longer.
     cut: Arc<AtomicBool>,
 }
 
 impl CallState {
     pub(crate) fn new(deadline: Option<Instant>, cut: Arc<AtomicBool>) -> Arc<Self> {
+        let client = CLIENT.try_with(Arc::clone);
         Arc::new(Self {
+            began: Instant::now(),
+            client: client.unwrap_or_default(),
             stopped: AtomicU8::new(0),
             gone: AtomicBool::new(false),
             stalled: AtomicBool::new(false),
@@ -79,6 +88,24 @@ impl CallState {
             deadline,
             cut,
         })
+    }
+
+    /// Client of the call.
+    pub(crate) fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// Returns a memory limit in bytes, lowered to the quota of the client.
+    pub(crate) fn memory_within(&self, most: usize) -> usize {
+        let quota = self.client.limit(QuotaKind::QueryMemory);
+        quota.map_or(most, |quota| most.min(quota.most as usize))
+    }
+
+    /// Message for a query that has taken longer than its client's quota allows, if it has.
+    pub(crate) fn over_time(&self) -> Option<String> {
+        let limit = self.client.limit(QuotaKind::QueryTime)?;
+        let is_over = self.began.elapsed() >= Duration::from_millis(limit.most);
+        is_over.then(|| self.client.too_long(limit))
     }
 
     /// Cancels the call at the client's request.
@@ -187,6 +214,8 @@ pub(crate) struct Call {
     span: Option<Span>,
     /// Record of the call and its log, if it is recorded.
     record: Option<(Arc<Audit>, Box<CallRecord>)>,
+    /// The call among its client's queries in progress, if it is one.
+    pub(crate) slot: Option<ClientSlot>,
 }
 
 /// Bytes that count as in memory until this is dropped.
@@ -246,6 +275,7 @@ impl Call {
             gate: service.gate(),
             span: spans::of_work(number),
             record: None,
+            slot: None,
         }
     }
 
@@ -343,6 +373,12 @@ impl Call {
         self.done(Reply::Failure(failure));
     }
 
+    /// Answers that a quota refuses or ends the call.
+    pub(crate) fn over_quota(self, kind: QuotaKind, message: String) {
+        self.metrics.quota_refused(kind);
+        self.done(Reply::Failure(over_quota(message)));
+    }
+
     /// Answers that the server stopped during the call. A retry on the restarted server may succeed.
     pub(crate) fn cut_off(self) {
         let error = Self::stopping();
@@ -362,6 +398,8 @@ impl Call {
 
     fn end(&mut self, reply: Reply) {
         self.answered = true;
+        // A client with sequential queries must never seem to have two in progress.
+        self.slot = None;
         let reply = if self.withheld() {
             Reply::Failure(proto::Failure {
                 code: RETRY.to_owned(),
@@ -449,6 +487,7 @@ mod tests {
             gate: None,
             span: None,
             record: None,
+            slot: None,
         }
     }
 

@@ -1,5 +1,6 @@
 //! Settings from a TOML file. An unknown key, or a value of the wrong kind, is refused with its position in the file.
 
+use crate::quota_config;
 use crate::settings::{AuditLevel, AuditSync, FullQueue, Loopback, Settings, Tls};
 use esker::rdf::Services;
 use esker_access::{RoleTable, UserPattern};
@@ -41,7 +42,7 @@ impl KeySink for Draft {
 /// Longest lease on files: a change to a file waits until the leases on it end.
 pub const LEASE_MAX: Duration = Duration::from_mins(1);
 
-pub(crate) const KEYS: [Key<Draft>; 44] = [
+pub(crate) const KEYS: [Key<Draft>; 56] = [
     Key {
         path: "listen",
         expected: "\"HOST:PORT\"",
@@ -427,6 +428,36 @@ pub(crate) const KEYS: [Key<Draft>; 44] = [
             Some(())
         },
     },
+    Key {
+        path: "shares",
+        expected: quota_config::SHARES,
+        set: |d, v| quota_config::shares(v).map(|shares| d.settings.shares = shares),
+    },
+    Key {
+        path: "quotas.contact",
+        expected: "the person or address that messages name",
+        set: |d, v| quota_config::contact(v).map(|t| d.settings.quotas.contact = Some(t)),
+    },
+    Key {
+        path: "quotas.default",
+        expected: quota_config::LIMITS,
+        set: |d, v| quota_config::limits(v).map(|quota| d.settings.quotas.default = quota),
+    },
+    Key {
+        path: "quotas.users",
+        expected: quota_config::LIMITS_BY_NAME,
+        set: |d, v| quota_config::limits_by_name(v).map(|all| d.settings.quotas.users = all),
+    },
+    Key {
+        path: "quotas.groups",
+        expected: quota_config::LIMITS_BY_NAME,
+        set: |d, v| quota_config::limits_by_name(v).map(|all| d.settings.quotas.groups = all),
+    },
+    Key {
+        path: "quotas.projects",
+        expected: quota_config::LIMITS_BY_PROJECT,
+        set: |d, v| quota_config::limits_by_project(v).map(|all| d.settings.quotas.projects = all),
+    },
 ];
 
 /// Whether a text is the address of a server's root: a scheme and a host, without a path or query.
@@ -475,6 +506,7 @@ impl Settings {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::settings::QuotaKind;
 
     fn read(text: &str) -> Result<Settings> {
         Settings::from_toml(Path::new("server.toml"), text)
@@ -517,6 +549,20 @@ mod tests {
         assert_eq!(catalogue.address.as_deref(), Some("https://a.org"));
         assert_eq!(catalogue.admin.as_deref(), Some("a@b.org"));
         assert_eq!((catalogue.page, catalogue.filter == Expr::All), (7, false));
+        let quotas = "[shares]\nfair = false\nada = 2\n\"@staff\" = 4\n[quotas.users.ada]\nentries = 10_000_000\nquery_time = \"1500ms\"\n\
+            [quotas.projects.vpic]\nbytes = \"2GiB\"\n";
+        let quotas = read(quotas).unwrap();
+        assert_eq!((quotas.shares.fair, quotas.shares.default), (false, 1));
+        assert_eq!(
+            (quotas.shares.users["ada"], quotas.shares.groups["staff"]),
+            (2, 4)
+        );
+        let ada = quotas.quotas.users["ada"];
+        assert_eq!(ada.get(QuotaKind::Entries), Some(10_000_000));
+        assert_eq!(ada.get(QuotaKind::QueryTime), Some(1_500));
+        assert_eq!(ada.get(QuotaKind::Queries), None);
+        let vpic = quotas.quotas.projects["vpic"];
+        assert_eq!(vpic.get(QuotaKind::Bytes), Some(2 << 30));
         assert_eq!(settings.tls.unwrap().key, Path::new("b"));
         assert_eq!(read("").unwrap(), Settings::default());
     }
@@ -597,6 +643,29 @@ mod tests {
         assert!(
             message("[sparql]\norigins = [\"*\"]\n").contains("`sparql.read_origins` names pages")
         );
+        for (line, expected) in [
+            ("[shares]\nada = 0", "`shares` holds a section"),
+            ("[shares]\nfair = 1", "`shares` holds a section"),
+            (
+                "[quotas.default]\nquerys = 1",
+                "`quotas.default` holds a section",
+            ),
+            (
+                "[quotas.default]\nqueries = 0",
+                "`quotas.default` holds a section",
+            ),
+            (
+                "[quotas.users]\nada = 7",
+                "`quotas.users` holds a section for each name",
+            ),
+            (
+                "[quotas.projects.a]\nqueries = 7",
+                "`quotas.projects` holds a section for each value",
+            ),
+        ] {
+            let refused = message(line);
+            assert!(refused.contains(expected), "{line}: {refused}");
+        }
         for line in [
             "address = \"data.example.org\"",
             "address = \"https://data.example.org/x\"",

@@ -94,7 +94,7 @@ impl Service<http::Request<Incoming>> for ConnectionRoutes {
             Ok(record) => record,
             Err(response) => return Box::pin(std::future::ready(Ok(response))),
         };
-        let client = requester.client(&self.access);
+        let client = self.access.client_of(&requester, &admitted);
         let span = self.span_of(&request);
         request.extensions_mut().insert(requester);
         request.extensions_mut().insert(admitted.bound());

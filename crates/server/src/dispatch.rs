@@ -2,12 +2,13 @@
 
 use crate::answer;
 use crate::call::Call;
-use crate::calls::{CALLS, number_named};
+use crate::calls::number_named;
 use crate::limits::{INLINE_DECODE_BYTES, INLINE_REQUEST_BYTES, INLINE_WRITE_MUTATIONS};
 use crate::names;
 use crate::objects;
 use crate::service::{APPLY, PEER, Service};
-use crate::work::{Lane, QueueFull};
+use crate::storage_quota::Holdings;
+use crate::work::QueueFull;
 use crate::writer::InlineGroup;
 use bytes::Bytes;
 use esker_cluster::peer::ApplyOptions;
@@ -62,17 +63,12 @@ impl Service {
         // Reading from memory takes less time than waking another thread.
         if request.len() <= INLINE_REQUEST_BYTES
             && self.can_answer_inline(number, &call)
-            && let Some(reply) = self.answer_inline(&request, &call)
+            && let Some(reply) = self.answer_in_share(&request, &call)
         {
             call.done(reply);
             return;
         }
-        let lane = if CALLS.get(number).is_some_and(|call| call.long) {
-            &self.scanners
-        } else {
-            &self.readers
-        };
-        self.submit(lane, call, move |service, call| {
+        self.submit(number, call, move |service, call| {
             service.decode(request, call, None);
         });
     }
@@ -83,6 +79,15 @@ impl Service {
             && self.cluster.is_none()
             && self.has(call.options.at_least.0)
             && self.writer.is_idle()
+    }
+
+    /// Answers a request on this thread, unless its client has used its share of the network threads.
+    fn answer_in_share(&self, request: &Bytes, call: &Call) -> Option<Reply> {
+        let answer = || self.answer_inline(request, call);
+        match &self.inline_use {
+            Some(inline) => inline.run(&call.state.client().share, answer),
+            None => answer(),
+        }
     }
 
     /// Returns the complete answer to a request about objects, if it is small and computed sooner than another thread is woken. Must not
@@ -111,13 +116,17 @@ impl Service {
         small && !sync && self.cluster.is_none() && self.writer.is_idle()
     }
 
-    /// Runs a closure on a thread pool.
+    /// Runs a closure on the thread pool for calls of this number.
     fn submit(
         self: &Arc<Self>,
-        lane: &Arc<Lane>,
-        call: Call,
+        number: usize,
+        mut call: Call,
         run: impl FnOnce(&Arc<Self>, Call) + Send + 'static,
     ) {
+        call.slot = match self.begin_query(number) {
+            Ok(slot) => slot,
+            Err(refusal) => return call.done(Reply::Failure(refusal)),
+        };
         let span = call.span();
         // The call must come back if the queue is full.
         let held = Arc::new(Mutex::new(Some(call)));
@@ -129,7 +138,7 @@ impl Service {
                 esker_telemetry::sync_scope(span, || run(&service, call));
             }
         });
-        if let Err(full) = lane.submit(job)
+        if let Err(full) = self.lane(number).submit(job)
             && let Some(call) = take(&held)
         {
             self.reject(call, &full);
@@ -153,7 +162,7 @@ impl Service {
         match request {
             Request::Apply(request) if crate::text::names_paths(&request) => {
                 // Path lookups may block.
-                self.submit(&self.readers, call, move |service, call| {
+                self.submit(APPLY, call, move |service, call| {
                     service.apply_text(request, call);
                 });
             }
@@ -164,6 +173,10 @@ impl Service {
                     .and_then(|schema| Ok(batch_in(request, &schema)?));
                 match batch {
                     Ok((batch, sync)) if self.can_write_inline(batch.len(), sync, &call) => {
+                        let Some(call) = self.admit_storage(call, || Holdings::of_batch(&batch))
+                        else {
+                            return;
+                        };
                         let mut alone = InlineGroup::default();
                         match group {
                             Some(group) => group.add(self, batch, call),
@@ -197,6 +210,9 @@ impl Service {
 
     /// Passes a batch to the writer.
     pub(crate) fn write(self: &Arc<Self>, batch: Batch, sync: bool, how: ApplyOptions, call: Call) {
+        let Some(call) = self.admit_storage(call, || Holdings::of_batch(&batch)) else {
+            return;
+        };
         let taken = match &self.cluster {
             None => self.writer.submit(batch.into(), sync, call),
             Some(cluster) => self.write_to_cluster(cluster, batch, sync, how, call),
@@ -213,12 +229,7 @@ impl Service {
             call.done(Reply::Failure(refusal));
             return;
         }
-        let lane = if CALLS.get(number).is_some_and(|call| call.long) {
-            &self.scanners
-        } else {
-            &self.readers
-        };
-        self.submit(lane, call, move |service, call| {
+        self.submit(number, call, move |service, call| {
             service.answer(request, call, None);
         });
     }

@@ -104,7 +104,7 @@ impl Exchange {
         let requester = requester.ok_or_else(|| Status::internal("the caller is not known"))?;
         // The route admits any caller; the greeting reveals facts about the server.
         let admitted = self.service.access.admit(&requester, READ, "Exchange");
-        admitted.map_err(|denied| denied.status())?;
+        let admitted = admitted.map_err(|denied| denied.status())?;
         let first = incoming.message().await?;
         let first =
             first.ok_or_else(|| Status::invalid_argument("the stream ended before `hello`"))?;
@@ -182,7 +182,8 @@ impl Exchange {
             peer,
             requester,
         };
-        let client = stream.requester.client(&stream.service.access);
+        let access = &stream.service.access;
+        let client = access.client_of(&stream.requester, &admitted);
         tokio::spawn(CLIENT.scope(client, stream.read(message, incoming)));
         Ok(Response::new(Messages(outbox)))
     }

@@ -1,6 +1,7 @@
 //! Metrics of the server, and their output for Prometheus.
 
 use crate::calls::{CALLS, CallKind};
+use crate::settings::QuotaKind;
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -70,7 +71,7 @@ pub(crate) struct Histogram<const N: usize> {
 }
 
 impl<const N: usize> Histogram<N> {
-    fn new(first: u64) -> Self {
+    pub(crate) fn new(first: u64) -> Self {
         Self {
             first,
             buckets: std::array::from_fn(|_| Counter::default()),
@@ -98,7 +99,7 @@ impl<const N: usize> Histogram<N> {
     }
 
     /// Writes Prometheus's text format; bounds and sum are divided by `unit`.
-    fn write(&self, name: &str, labels: &str, unit: f64, out: &mut String) {
+    pub(crate) fn write(&self, name: &str, labels: &str, unit: f64, out: &mut String) {
         let (mut total, mut end) = (0, self.first);
         let comma = if labels.is_empty() { "" } else { "," };
         for bucket in &self.buckets {
@@ -152,6 +153,8 @@ pub(crate) struct Metrics {
     pub(crate) spool: crate::spool::Counts,
     /// Refusals for lack of rights, by reason.
     refused: Mutex<BTreeMap<&'static str, u64>>,
+    /// Requests refused by quotas, by kind of limit.
+    quota_refused: [Counter; QuotaKind::ALL.len()],
     /// Time, number of calls and number of changing calls, at times in the last seconds.
     samples: Mutex<VecDeque<(Instant, u64, u64)>>,
 }
@@ -172,6 +175,7 @@ impl Metrics {
             http: Counter::default(),
             spool: crate::spool::Counts::default(),
             refused: Mutex::default(),
+            quota_refused: std::array::from_fn(|_| Counter::default()),
             samples: Mutex::default(),
         }
     }
@@ -180,6 +184,13 @@ impl Metrics {
     pub(crate) fn refused(&self, why: &'static str) {
         let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
         *refused.entry(why).or_default() += 1;
+    }
+
+    /// Counts a request that a quota refused.
+    pub(crate) fn quota_refused(&self, kind: QuotaKind) {
+        if let Some(counter) = self.quota_refused.get(kind as usize) {
+            counter.add(1);
+        }
     }
 
     /// Records an answered call.
@@ -281,6 +292,16 @@ impl Metrics {
         drop(refused);
         head(
             out,
+            "esker_quota_refused_total",
+            "counter",
+            "Requests refused or ended by quotas, by limit.",
+        );
+        for (kind, count) in QuotaKind::ALL.into_iter().zip(&self.quota_refused) {
+            let (name, count) = (kind.name(), count.get());
+            let _ = writeln!(out, "esker_quota_refused_total{{limit=\"{name}\"}} {count}");
+        }
+        head(
+            out,
             "esker_group_batches",
             "histogram",
             "Batches applied in one group commit.",
@@ -365,7 +386,7 @@ impl Metrics {
     }
 }
 
-fn head(out: &mut String, name: &str, kind: &str, help: &str) {
+pub(crate) fn head(out: &mut String, name: &str, kind: &str, help: &str) {
     let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} {kind}");
 }
 

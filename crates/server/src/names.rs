@@ -4,6 +4,7 @@ use crate::access::needs::Needs;
 use crate::call::Call;
 use crate::pieces::{Pieces, Stop, check_cancelled, check_count, send_all};
 use crate::service::Service;
+use crate::storage_quota::Holdings;
 use crate::watch::Watcher;
 use esker::Database;
 use esker_access::Role;
@@ -384,6 +385,9 @@ impl Service {
         if self.cluster.is_some() {
             return self.change_names_in_cluster(changes, sync, routes, call);
         }
+        let Some(call) = self.admit_storage(call, || Holdings::of_changes(&changes)) else {
+            return;
+        };
         let count = changes.changes.len();
         if self.can_write_inline(count, sync, &call)
             && let Some(done) = self.database.try_change(&changes)

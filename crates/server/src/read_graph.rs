@@ -51,7 +51,9 @@ pub(crate) fn run_traversal(
     (call, principal): (&Call, Option<&Principal>),
 ) -> Result<TravelResult> {
     // One traversal may not use more memory than all answers may.
-    let most = service.settings.limits.memory_bytes as u64;
+    let most = call
+        .state
+        .memory_within(service.settings.limits.memory_bytes) as u64;
     budget.bytes = Some(budget.bytes.unwrap_or(u64::MAX).min(most));
     let begun = Instant::now();
     let result = graph.travel(traversal, &budget, &*call.state)?;

@@ -24,7 +24,7 @@ use esker_rpc::{Address, proto};
 use prost::Message as _;
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
@@ -303,6 +303,9 @@ impl Server {
             cluster.join();
         }
         runtime.spawn(http::sample(Arc::downgrade(&service)));
+        if service.storage.is_some() {
+            runtime.spawn(recount(Arc::downgrade(&service)));
+        }
         Ok(Self {
             running: Some(RunningServer {
                 runtime,
@@ -463,7 +466,7 @@ impl RunningServer {
         let outboxes = self.outboxes.lock().unwrap_or_else(PoisonError::into_inner);
         outboxes
             .iter()
-            .filter_map(std::sync::Weak::upgrade)
+            .filter_map(Weak::upgrade)
             .collect()
     }
 
@@ -534,5 +537,27 @@ impl RunningServer {
         };
         database.close()?;
         Ok(finished)
+    }
+}
+
+/// Time after which a failed count of what users own is repeated.
+const RECOUNT_RETRY: Duration = Duration::from_secs(30);
+
+/// Counts what users, groups and projects own, again and again.
+async fn recount(service: Weak<Service>) {
+    while let Some(running) = service.upgrade() {
+        let counted = tokio::task::spawn_blocking(move || {
+            let storage = running.storage.as_ref();
+            storage.map(|storage| storage.recount(&running.database))
+        });
+        let wait = match counted.await {
+            Ok(Some(Ok(wait))) => wait,
+            Ok(Some(Err(e))) => {
+                tracing::warn!(error = %e, "the files and objects of users are not counted for quotas");
+                RECOUNT_RETRY
+            }
+            Ok(None) | Err(_) => return,
+        };
+        tokio::time::sleep(wait).await;
     }
 }

@@ -1,17 +1,19 @@
 //! State shared by everything that serves one database: the database, the thread pools, the limits.
 
 use crate::access::Access;
-use crate::call::CallState;
+use crate::call::{Call, CallState};
 use crate::calls::{CALLS, number_named};
 use crate::cluster::Cluster;
 use crate::http::Console;
 use crate::member::gate::Gate;
 use crate::metrics::Metrics;
-use crate::settings::Settings;
+use crate::settings::{QuotaKind, Settings};
+use crate::shares::InlineUse;
 use crate::spans;
 use crate::stop_request::StopFlag;
+use crate::storage_quota::{Holdings, StorageUse};
 use crate::watch::Watchers;
-use crate::work::{Lane, LaneOptions, QueueFull};
+use crate::work::{CLIENT, Lane, LaneOptions, QueueFull};
 use crate::writer::Writer;
 use esker::Database;
 use esker_model::{Error, Result, Version};
@@ -28,6 +30,8 @@ const CLUSTER: usize = number_named("cluster");
 const WINDOW: usize = number_named("window");
 const SHUTDOWN: usize = number_named("shutdown");
 pub(crate) const WATCH_FILES: usize = number_named("watch_files");
+/// Time after which a client repeats a query that its quota refused, in milliseconds.
+const QUERY_RETRY_MS: u32 = 200;
 /// Call number of requests from other servers, which arrive at `exchange`.
 pub(crate) const PEER: usize = number_named("peer");
 
@@ -50,6 +54,12 @@ pub(crate) struct Service {
     pub(crate) sparql: Arc<Lane>,
     /// Whether the thread pools belong to this service alone.
     pub(crate) own_lanes: bool,
+    /// Use of the network threads by clients; `None` if shares are not fair.
+    pub(crate) inline_use: Option<InlineUse>,
+    /// Number of queries in progress per client.
+    pub(crate) queries: ClientCounts,
+    /// Entries of users, groups and projects; `None` if no limit depends on them.
+    pub(crate) storage: Option<StorageUse>,
     /// Number of SPARQL requests in progress per client.
     pub(crate) sparql_clients: ClientCounts,
     /// Memory that SPARQL queries use.
@@ -80,17 +90,23 @@ pub(crate) struct ThreadPools {
 impl ThreadPools {
     pub(crate) fn new(settings: &Settings) -> Self {
         let waiting = settings.limits.waiting;
+        let by_count = !settings.shares.fair;
         let scans = LaneOptions {
             reserved: settings.scanners / 4,
             background: true,
+            by_count,
             ..LaneOptions::default()
         };
         let sparql = LaneOptions {
+            reserved: settings.sparql.threads / 4,
             stack: Some(esker::rdf::STACK),
             background: true,
+            by_count,
+        };
+        let short = LaneOptions {
+            by_count,
             ..LaneOptions::default()
         };
-        let short = LaneOptions::default();
         Self {
             readers: Lane::new("esker-read", settings.readers, waiting, short),
             scanners: Lane::new("esker-scan", settings.scanners, waiting, scans),
@@ -122,6 +138,13 @@ impl Service {
     ) -> Result<Self> {
         let own_lanes = lanes.is_none();
         let lanes = lanes.unwrap_or_else(|| ThreadPools::new(&settings));
+        let limits_storage = access.clients().quotas().limits_storage();
+        if limits_storage && cluster.is_some() {
+            return Err(Error::Invalid(
+                "the servers of a cluster have no limits on `entries` and `bytes`: leave them out of [quotas]".into(),
+            ));
+        }
+        let storage = limits_storage.then(StorageUse::default);
         let newest = database.stats()?.newest.unwrap_or(Version::ZERO);
         let waiting = settings.limits.waiting;
         Ok(Self {
@@ -129,9 +152,12 @@ impl Service {
             scanners: lanes.scanners,
             sparql: lanes.sparql,
             own_lanes,
+            inline_use: settings.shares.fair.then(InlineUse::new),
+            queries: ClientCounts::default(),
+            storage,
             sparql_clients: ClientCounts::default(),
             sparql_memory: MemoryPool::default(),
-            writer: Writer::new(waiting),
+            writer: Writer::new(waiting, !settings.shares.fair),
             console: Console::default(),
             watchers: Watchers::default(),
             stop_flag: cluster
@@ -230,6 +256,7 @@ impl Service {
             self.metrics.shed.add(u64::from(refusal.retry_after_ms > 0));
             return Err(refusal);
         }
+        let slot = self.begin_query(number)?;
         let state = CallState::new(self.deadline_of(number, None), Arc::clone(&self.cut));
         let _abandon = Abandon(Arc::clone(&state));
         let (tell, told) = oneshot::channel();
@@ -242,15 +269,10 @@ impl Service {
                 service.metrics.answered(number, began.elapsed(), false);
             }
             drop(service);
-            drop(under_way);
+            drop((under_way, slot));
             let _ = tell.send(outcome);
         });
-        let lane = if CALLS.get(number).is_some_and(|call| call.long) {
-            &self.scanners
-        } else {
-            &self.readers
-        };
-        if let Err(full) = lane.submit(job) {
+        if let Err(full) = self.lane(number).submit(job) {
             self.metrics.shed.add(1);
             return Err(full.failure());
         }
@@ -283,10 +305,80 @@ impl Service {
 
     /// Deadline of a call of this number.
     pub(crate) fn deadline_of(&self, number: usize, timeout: Option<Duration>) -> Option<Instant> {
-        if CALLS.get(number).is_some_and(|call| call.moves_all) {
+        let call = CALLS.get(number);
+        let timeout = if call.is_some_and(|call| call.long) {
+            Self::query_time(timeout)
+        } else {
+            timeout
+        };
+        if call.is_some_and(|call| call.moves_all) {
             return timeout.and_then(|t| Instant::now().checked_add(t));
         }
         self.deadline(timeout)
+    }
+
+    /// Shortens the timeout of a query to the quota of the client whose request is being accepted.
+    pub(crate) fn query_time(timeout: Option<Duration>) -> Option<Duration> {
+        let limit = CLIENT.try_with(|client| {
+            let limit = client.limit(QuotaKind::QueryTime);
+            limit.map(|limit| Duration::from_millis(limit.most))
+        });
+        match (timeout, limit.ok().flatten()) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        }
+    }
+
+    /// Admits what a call creates, or answers the call with the limit that it would exceed.
+    pub(crate) fn admit_storage(&self, call: Call, new: impl FnOnce() -> Holdings) -> Option<Call> {
+        let Some(storage) = &self.storage else {
+            return Some(call);
+        };
+        let table = self.access.clients().quotas();
+        match storage.admit(new(), table, call.state.client()) {
+            Ok(()) => Some(call),
+            Err(exceeded) => {
+                call.over_quota(exceeded.kind, exceeded.message);
+                None
+            }
+        }
+    }
+
+    /// Thread pool for calls of this number.
+    pub(crate) fn lane(&self, number: usize) -> &Arc<Lane> {
+        if CALLS.get(number).is_some_and(|call| call.long) {
+            &self.scanners
+        } else {
+            &self.readers
+        }
+    }
+
+    /// Counts one more query of the client whose request is being accepted, if calls of this number are queries; an error if the client
+    /// has too many in progress.
+    pub(crate) fn begin_query(&self, number: usize) -> Result<Option<ClientSlot>, proto::Failure> {
+        if CALLS.get(number).is_some_and(|call| call.long) {
+            self.count_query()
+        } else {
+            Ok(None)
+        }
+    }
+
+    /// Counts one more query of the client whose request is being accepted, like [`Self::begin_query`].
+    pub(crate) fn count_query(&self) -> Result<Option<ClientSlot>, proto::Failure> {
+        let Ok(client) = CLIENT.try_with(Arc::clone) else {
+            return Ok(None);
+        };
+        let limit = client.limit(QuotaKind::Queries);
+        let most = limit.map_or(usize::MAX, |limit| limit.most as usize);
+        let slot = self.queries.acquire(&client.share.client, most);
+        match (slot, limit) {
+            (None, Some(limit)) => {
+                self.metrics.quota_refused(QuotaKind::Queries);
+                let message = client.too_many_queries(limit);
+                Err(busy(message, QUERY_RETRY_MS))
+            }
+            (slot, _) => Ok(slot),
+        }
     }
 }
 
@@ -318,11 +410,11 @@ impl Drop for InFlight {
     }
 }
 
-/// Number of SPARQL requests in progress per client.
+/// Number of requests in progress per client.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct ClientCounts(Arc<Mutex<HashMap<Arc<str>, usize>>>);
 
-/// One SPARQL request in progress; dropping it ends the request.
+/// One request in progress; dropping it ends the request.
 #[derive(Debug)]
 pub(crate) struct ClientSlot {
     clients: ClientCounts,
@@ -346,6 +438,19 @@ impl ClientCounts {
 }
 
 impl ClientCounts {
+    /// Number of requests of a client in progress.
+    pub(crate) fn of(&self, client: &str) -> usize {
+        let counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        counts.get(client).copied().unwrap_or(0)
+    }
+
+    /// Number of requests in progress by client.
+    pub(crate) fn all(&self) -> Vec<(Arc<str>, usize)> {
+        let counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let each = counts.iter().map(|(client, n)| (Arc::clone(client), *n));
+        each.collect()
+    }
+
     /// Number of requests in progress over all clients, at least 1.
     pub(crate) fn busy(&self) -> usize {
         let counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);

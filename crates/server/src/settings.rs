@@ -1,10 +1,12 @@
 //! Settings of a server. Plain data; `config` reads them from a file.
 
+use crate::shares::WEIGHT;
 use esker::rdf::Services;
 use esker_access::slots::CONNECTIONS;
 use esker_access::{RoleTable, UserPattern};
 use esker_model::filter::Expr;
 use esker_model::{Error, Result};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -45,6 +47,130 @@ pub struct Settings {
     pub tracing: Tracing,
     /// Settings of the audit log.
     pub audit: AuditSettings,
+    /// Shares of the threads among clients.
+    pub shares: ShareSettings,
+    /// Limits of users, groups and projects.
+    pub quotas: Quotas,
+}
+
+/// Shares of the threads among clients.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ShareSettings {
+    /// Whether clients share the time of threads by weight; otherwise they take turns by requests.
+    pub fair: bool,
+    /// Weight of a client without a weight of its own.
+    pub default: u32,
+    /// Weights by name or id of users.
+    pub users: BTreeMap<String, u32>,
+    /// Weights by name or id of groups.
+    pub groups: BTreeMap<String, u32>,
+}
+
+impl Default for ShareSettings {
+    fn default() -> Self {
+        Self {
+            fair: true,
+            default: WEIGHT,
+            users: BTreeMap::new(),
+            groups: BTreeMap::new(),
+        }
+    }
+}
+
+/// Limits of users, groups and projects.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Quotas {
+    /// Person or address that messages name.
+    pub contact: Option<String>,
+    /// Limits of each user without limits of its own.
+    pub default: Quota,
+    /// Limits by name or id of users.
+    pub users: BTreeMap<String, Quota>,
+    /// Limits by name or id of groups: on queries of each member, and on what the group owns together.
+    pub groups: BTreeMap<String, Quota>,
+    /// Limits by project, which is the attribute `app` of objects.
+    pub projects: BTreeMap<String, Quota>,
+}
+
+/// Kinds of limits of a quota.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum QuotaKind {
+    /// Queries in progress at once.
+    Queries,
+    /// Time of one query, in milliseconds.
+    QueryTime,
+    /// Memory of one query, in bytes.
+    QueryMemory,
+    /// Files and objects that a user owns.
+    Entries,
+    /// Bytes of their metadata.
+    Bytes,
+}
+
+impl QuotaKind {
+    /// All kinds, in declaration order.
+    pub const ALL: [Self; 5] = [
+        Self::Queries,
+        Self::QueryTime,
+        Self::QueryMemory,
+        Self::Entries,
+        Self::Bytes,
+    ];
+
+    /// Name of the limit's key.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Queries => "queries",
+            Self::QueryTime => "query_time",
+            Self::QueryMemory => "query_memory",
+            Self::Entries => "entries",
+            Self::Bytes => "bytes",
+        }
+    }
+
+    /// Whether the limit is on what a user owns.
+    pub(crate) fn is_storage(self) -> bool {
+        matches!(self, Self::Entries | Self::Bytes)
+    }
+
+    /// Value of a limit for messages.
+    pub fn text(self, value: u64) -> String {
+        const SIZES: [(u64, &str); 3] = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
+        match self {
+            Self::Queries | Self::Entries => value.to_string(),
+            Self::QueryTime if value.is_multiple_of(1_000) => format!("{} s", value / 1_000),
+            Self::QueryTime => format!("{value} ms"),
+            Self::QueryMemory | Self::Bytes => {
+                let unit = SIZES
+                    .iter()
+                    .find(|(unit, _)| value > 0 && value.is_multiple_of(*unit));
+                unit.map_or_else(
+                    || format!("{value} bytes"),
+                    |(unit, name)| format!("{} {name}", value / unit),
+                )
+            }
+        }
+    }
+}
+
+/// Limits of one user, group or project.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Quota([Option<u64>; QuotaKind::ALL.len()]);
+
+impl Quota {
+    /// Limit of a kind.
+    pub fn get(&self, kind: QuotaKind) -> Option<u64> {
+        self.0.get(kind as usize).copied().flatten()
+    }
+
+    /// Sets the limit of a kind.
+    #[must_use]
+    pub fn with(mut self, kind: QuotaKind, value: u64) -> Self {
+        if let Some(limit) = self.0.get_mut(kind as usize) {
+            *limit = Some(value);
+        }
+        self
+    }
 }
 
 /// Settings of the audit log.
@@ -328,6 +454,8 @@ impl Default for Settings {
             catalogue: Catalogue::default(),
             tracing: Tracing::default(),
             audit: AuditSettings::default(),
+            shares: ShareSettings::default(),
+            quotas: Quotas::default(),
         }
     }
 }

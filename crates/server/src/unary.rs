@@ -9,6 +9,7 @@ use crate::service::{Service, WATCH_FILES};
 use crate::spans;
 use esker_model::Version;
 use esker_rpc::convert::Form;
+use esker_rpc::failure::QUOTA;
 use esker_rpc::proto;
 use esker_rpc::proto::esker_server::{Esker, EskerServer};
 use esker_rpc::proto::failure::Kind;
@@ -41,6 +42,7 @@ pub(crate) struct Unary(Arc<Service>);
 fn status_of(failure: &proto::Failure) -> Status {
     let code = match Kind::try_from(failure.kind) {
         Ok(Kind::Missing) => Code::NotFound,
+        Ok(Kind::Invalid) if failure.code == QUOTA => Code::ResourceExhausted,
         Ok(Kind::Invalid) => Code::InvalidArgument,
         Ok(Kind::Storage) => Code::Internal,
         Ok(Kind::Corrupt) => Code::DataLoss,

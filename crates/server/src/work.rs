@@ -1,14 +1,16 @@
 //! Thread pools for work on the database, behind bounded queues.
 
+use crate::client::Client;
 use crate::limits::{RETRY_MAX, RETRY_MIN};
-use std::collections::{HashMap, VecDeque};
+use crate::metrics::Histogram;
+use crate::shares::{FairQueue, Share, Taker};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 tokio::task_local! {
     /// Client whose request is being accepted; clients' queued jobs take turns.
-    pub(crate) static CLIENT: Arc<str>;
+    pub(crate) static CLIENT: Arc<Client>;
 }
 
 /// A job of a thread pool.
@@ -18,47 +20,48 @@ pub(crate) type Job = Box<dyn FnOnce() + Send>;
 pub(crate) struct Lane {
     name: &'static str,
     state: Mutex<LaneState>,
-    more: Condvar,
-    threads_max: usize,
+    /// Signals to idle threads of both classes.
+    more: [Condvar; 2],
+    threads_max: [usize; 2],
     waiting_max: usize,
     options: LaneOptions,
+    origin: Instant,
+    /// Times in microseconds for which jobs have waited.
+    waits: Histogram<20>,
 }
 
 /// Properties of the threads of a lane.
 #[derive(Default)]
 pub(crate) struct LaneOptions {
-    /// Number of threads that a single client cannot occupy.
+    /// Number of threads that only run jobs of clients without another running job, while other clients have some.
     pub(crate) reserved: usize,
     /// Stack of each thread in bytes; the system's default if `None`.
     pub(crate) stack: Option<usize>,
     /// Whether the jobs take long. Their threads then run at a lower priority, so that short calls and network threads need not wait for
     /// a processor. Has no effect on an idle machine.
     pub(crate) background: bool,
+    /// Whether clients take turns by jobs instead of shares of the threads' time.
+    pub(crate) by_count: bool,
 }
 
 /// Niceness of threads with long jobs, which gives them a tenth of the normal weight.
 const BACKGROUND_NICE: i32 = 10;
+/// Niceness of reserved threads with long jobs, which gives them four times the weight of the others: one client's job does not wait for
+/// a processor behind all jobs of another client.
+const RESERVED_NICE: i32 = 4;
 
-/// Jobs of one client in this pool.
-#[derive(Default)]
-struct ClientJobs {
-    jobs: VecDeque<Job>,
-    running: usize,
-}
-
-#[derive(Default)]
 struct LaneState {
-    /// State by client; a client without waiting or running jobs has no entry.
-    clients: HashMap<Arc<str>, ClientJobs>,
-    /// Clients with waiting jobs, each once, in the order of their turns.
-    turns: VecDeque<Arc<str>>,
-    waiting: usize,
-    idle: usize,
+    queue: FairQueue<Job>,
+    /// Idle threads and all threads; those for any client, and the reserved ones.
+    idle: [usize; 2],
+    started: [usize; 2],
     threads: Vec<JoinHandle<()>>,
     stopped: bool,
-    /// Moving average of the time per job, in nanoseconds.
-    nanos: u64,
 }
+
+/// Positions of the two classes of threads in the lists of a lane.
+const COMMON: usize = 0;
+const RESERVED: usize = 1;
 
 /// Error: the queue is full.
 #[derive(Debug)]
@@ -82,13 +85,22 @@ impl Lane {
         waiting_max: usize,
         options: LaneOptions,
     ) -> Arc<Self> {
+        let reserved = options.reserved.min(threads_max.saturating_sub(1));
         Arc::new(Self {
             name,
-            state: Mutex::default(),
-            more: Condvar::new(),
-            threads_max,
+            state: Mutex::new(LaneState {
+                queue: FairQueue::new(options.by_count),
+                idle: [0; 2],
+                started: [0; 2],
+                threads: Vec::new(),
+                stopped: false,
+            }),
+            more: [Condvar::new(), Condvar::new()],
+            threads_max: [(threads_max - reserved).max(1), reserved],
             waiting_max,
             options,
+            origin: Instant::now(),
+            waits: Histogram::new(16),
         })
     }
 
@@ -96,106 +108,119 @@ impl Lane {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Queues a job of the client whose request is being accepted, if there is room.
-    pub(crate) fn submit(self: &Arc<Self>, job: Job) -> Result<(), QueueFull> {
-        let client = CLIENT.try_with(Arc::clone).unwrap_or_default();
-        self.submit_of(client, job)
+    /// Nanoseconds since the lane was made.
+    fn now(&self) -> u64 {
+        u64::try_from(self.origin.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
 
-    fn submit_of(self: &Arc<Self>, client: Arc<str>, job: Job) -> Result<(), QueueFull> {
+    /// Queues a job of the client whose request is being accepted, if there is room.
+    pub(crate) fn submit(self: &Arc<Self>, job: Job) -> Result<(), QueueFull> {
+        match CLIENT.try_with(Arc::clone) {
+            Ok(client) => self.submit_of(&client.share, job),
+            Err(_) => self.submit_of(&Share::default(), job),
+        }
+    }
+
+    fn submit_of(self: &Arc<Self>, share: &Share, job: Job) -> Result<(), QueueFull> {
         let mut state = self.state();
-        let own = state.clients.get(&client).map_or(0, |own| own.jobs.len());
+        let own = state.queue.waiting_of(&share.client);
+        let waiting = state.queue.waiting();
         // A single client may fill at most half of the queue.
-        if own >= self.waiting_max.div_ceil(2) || state.waiting >= self.waiting_max || state.stopped
-        {
-            let each = Duration::from_nanos(state.nanos);
-            let waiting = state.waiting;
-            let after = retry_after(waiting, each, self.threads_max);
+        if own >= self.waiting_max.div_ceil(2) || waiting >= self.waiting_max || state.stopped {
+            let each = Duration::from_nanos(state.queue.average());
+            let after = retry_after(waiting, each, self.threads_max.iter().sum());
             return Err(QueueFull { waiting, after });
         }
-        if own == 0 {
-            state.turns.push_back(Arc::clone(&client));
-        }
-        state.clients.entry(client).or_default().jobs.push_back(job);
-        state.waiting += 1;
-        if state.idle > 0 {
-            self.more.notify_one();
-        }
+        state.queue.push(share, self.now(), job);
+        let for_reserved = state.queue.is_for_reserved(&share.client)
+            && (state.idle[RESERVED] > 0 || self.spawn(&mut state, RESERVED));
         // A thread that was woken and does not run yet counts as idle, and its job as waiting.
-        if state.idle < state.waiting && state.threads.len() < self.threads_max {
-            let lane = Arc::clone(self);
-            let mut builder = std::thread::Builder::new().name(self.name.to_owned());
-            if let Some(stack) = self.options.stack {
-                builder = builder.stack_size(stack);
-            }
-            let spawned = builder.spawn(move || lane.work());
-            // If no thread can be started, the existing ones run the job.
-            if let Ok(thread) = spawned {
-                state.threads.push(thread);
+        if !for_reserved && state.idle[COMMON] < state.queue.waiting() {
+            self.spawn(&mut state, COMMON);
+        }
+        self.wake(&state);
+        Ok(())
+    }
+
+    /// Starts another thread of a class, if there may be more of them. If none can be started, the existing ones run the jobs.
+    fn spawn(self: &Arc<Self>, state: &mut LaneState, class: usize) -> bool {
+        if state.started[class] >= self.threads_max[class] {
+            return false;
+        }
+        let lane = Arc::clone(self);
+        let mut builder = std::thread::Builder::new().name(self.name.to_owned());
+        if let Some(stack) = self.options.stack {
+            builder = builder.stack_size(stack);
+        }
+        let Ok(thread) = builder.spawn(move || lane.work(class)) else {
+            return false;
+        };
+        state.threads.push(thread);
+        state.started[class] += 1;
+        true
+    }
+
+    /// Wakes one idle thread of each class. A thread that finds no job for its class sleeps again.
+    fn wake(&self, state: &LaneState) {
+        for (idle, more) in state.idle.iter().zip(&self.more) {
+            if *idle > 0 {
+                more.notify_one();
             }
         }
-        Ok(())
     }
 
     /// Number of waiting jobs.
     pub(crate) fn waiting(&self) -> usize {
-        self.state().waiting
+        self.state().queue.waiting()
     }
 
-    /// Takes the next job: that of the first client in turn that does not have as many threads as one client may.
-    fn next(&self, state: &mut LaneState) -> Option<(Arc<str>, Job)> {
-        let most = self
-            .threads_max
-            .saturating_sub(self.options.reserved)
-            .max(1);
-        let may = |client: &Arc<str>| {
-            let own = state.clients.get(client);
-            own.is_some_and(|own| own.running < most)
-        };
-        let at = state.turns.iter().position(may)?;
-        let client = state.turns.remove(at)?;
-        let own = state.clients.get_mut(&client)?;
-        let job = own.jobs.pop_front()?;
-        own.running += 1;
-        state.waiting -= 1;
-        if !own.jobs.is_empty() {
-            state.turns.push_back(Arc::clone(&client));
-        }
-        Some((client, job))
+    /// Times in microseconds for which jobs have waited.
+    pub(crate) fn waits(&self) -> &Histogram<20> {
+        &self.waits
     }
 
-    fn work(&self) {
+    fn work(&self, class: usize) {
         if self.options.background {
+            let nice = if class == RESERVED && !self.options.by_count {
+                RESERVED_NICE
+            } else {
+                BACKGROUND_NICE
+            };
             // Affects this thread only. If it fails, the jobs run at normal priority.
-            let _ = rustix::process::nice(BACKGROUND_NICE);
+            let _ = rustix::process::nice(nice);
         }
         let mut state = self.state();
         loop {
-            if let Some((client, job)) = self.next(&mut state) {
-                drop(state);
-                let began = Instant::now();
-                // A panic ends its call, which answers when it is dropped; the thread continues.
-                let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(job));
-                let nanos = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
-                state = self.state();
-                state.nanos = state.nanos - state.nanos / 16 + nanos / 16;
-                if let Some(own) = state.clients.get_mut(&client) {
-                    own.running -= 1;
-                    if own.running == 0 && own.jobs.is_empty() {
-                        state.clients.remove(&client);
-                    }
+            let taker = if class == RESERVED {
+                Taker::Reserved
+            } else {
+                Taker::Common {
+                    spares: state.idle[RESERVED] > 0 && !state.stopped,
                 }
+            };
+            if let Some(taken) = state.queue.take(taker, self.now()) {
+                if state.queue.waiting() > 0 {
+                    self.wake(&state);
+                }
+                drop(state);
+                self.waits.record(taken.waited / 1_000);
+                // A panic ends its call, which answers when it is dropped; the thread continues.
+                let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(taken.job));
+                state = self.state();
+                state.queue.finish(&taken.started, self.now());
                 continue;
             }
             if state.stopped {
                 return;
             }
-            state.idle += 1;
-            state = self
-                .more
-                .wait(state)
-                .unwrap_or_else(PoisonError::into_inner);
-            state.idle -= 1;
+            if state.queue.waiting() > 0 {
+                // The job is one for the other class.
+                self.more[1 - class].notify_one();
+            }
+            state.idle[class] += 1;
+            let woken = self.more[class].wait(state);
+            state = woken.unwrap_or_else(PoisonError::into_inner);
+            state.idle[class] -= 1;
         }
     }
 
@@ -206,7 +231,7 @@ impl Lane {
             state.stopped = true;
             std::mem::take(&mut state.threads)
         };
-        self.more.notify_all();
+        self.more.iter().for_each(Condvar::notify_all);
         for thread in threads {
             let _ = thread.join();
         }
@@ -218,14 +243,21 @@ mod tests {
     use super::*;
     use std::sync::mpsc;
 
-    fn client(name: &str) -> Arc<str> {
-        name.into()
+    fn client(name: &str) -> Share {
+        Share {
+            client: name.into(),
+            weight: 1,
+        }
     }
 
-    /// Jobs of a client that has queued many do not delay those of another.
+    /// Jobs of a client that has queued many do not delay those of another. `shares::simulation` tests the order in general.
     #[test]
     fn clients_take_turns() {
-        let lane = Lane::new("test", 1, 1_000, LaneOptions::default());
+        let options = LaneOptions {
+            by_count: true,
+            ..LaneOptions::default()
+        };
+        let lane = Lane::new("test", 1, 1_000, options);
         let (go, wait) = mpsc::channel::<()>();
         let (tell, told) = mpsc::channel();
         let (begin, begun) = mpsc::channel();
@@ -233,7 +265,7 @@ mod tests {
             begin.send(()).unwrap();
             wait.recv().unwrap();
         });
-        lane.submit_of(client("greedy"), first).unwrap();
+        lane.submit_of(&client("greedy"), first).unwrap();
         begun.recv().unwrap();
         for (name, n) in (0..400)
             .map(|n| ("greedy", n))
@@ -241,37 +273,33 @@ mod tests {
         {
             let tell = tell.clone();
             let job = Box::new(move || tell.send((name, n)).unwrap());
-            lane.submit_of(client(name), job).unwrap();
+            lane.submit_of(&client(name), job).unwrap();
         }
         go.send(()).unwrap();
         let first: Vec<_> = told.iter().take(6).collect();
         assert_eq!(
             first,
             [
-                ("greedy", 0),
                 ("one", 0),
                 ("two", 0),
-                ("greedy", 1),
+                ("greedy", 0),
                 ("two", 1),
+                ("greedy", 1),
                 ("greedy", 2)
             ]
         );
         lane.stop();
-        assert!(lane.state().clients.is_empty());
+        assert_eq!(lane.waiting(), 0);
     }
 
     /// A client's long jobs leave threads for other clients, and its queue leaves room for theirs.
     #[test]
     fn one_client_leaves_threads_and_queue_space() {
-        let lane = Lane::new(
-            "test",
-            4,
-            10,
-            LaneOptions {
-                reserved: 1,
-                ..LaneOptions::default()
-            },
-        );
+        let options = LaneOptions {
+            reserved: 1,
+            ..LaneOptions::default()
+        };
+        let lane = Lane::new("test", 4, 10, options);
         let (go, wait) = mpsc::channel::<()>();
         let wait = Arc::new(Mutex::new(wait));
         let (tell, told) = mpsc::channel();
@@ -281,13 +309,47 @@ mod tests {
             let job = Box::new(move || {
                 let _ = wait.lock().unwrap().recv();
             });
-            taken += usize::from(lane.submit_of(client("greedy"), job).is_ok());
+            taken += usize::from(lane.submit_of(&client("greedy"), job).is_ok());
         }
         assert!((5..=8).contains(&taken), "{taken}");
-        let job = Box::new(move || tell.send(()).unwrap());
-        lane.submit_of(client("other"), job).unwrap();
-        told.recv().unwrap();
+        for _ in 0..3 {
+            let tell = tell.clone();
+            let job = Box::new(move || tell.send(()).unwrap());
+            lane.submit_of(&client("other"), job).unwrap();
+            told.recv().unwrap();
+        }
         drop(go);
         lane.stop();
+        assert_eq!(lane.waiting(), 0);
+    }
+
+    /// Threads of both classes run all jobs of many clients, also those that are queued when the lane stops.
+    #[test]
+    fn no_job_is_lost() {
+        for round in 0..200 {
+            let options = LaneOptions {
+                reserved: round % 4,
+                ..LaneOptions::default()
+            };
+            let lane = Lane::new("test", 4, 10_000, options);
+            let (tell, told) = mpsc::channel();
+            for n in 0..100 {
+                let tell = tell.clone();
+                let job = Box::new(move || tell.send(n).unwrap());
+                let name = ["a", "b", "c"][n * n % 3];
+                lane.submit_of(&client(name), job).unwrap();
+                if round % 2 == 0 && n % 10 == 0 {
+                    // The threads become idle now and then.
+                    told.recv().unwrap();
+                }
+            }
+            drop(tell);
+            if round % 3 == 0 {
+                lane.stop();
+            }
+            let left = told.iter().count();
+            assert_eq!(left, if round % 2 == 0 { 90 } else { 100 }, "round {round}");
+            lane.stop();
+        }
     }
 }

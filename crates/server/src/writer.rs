@@ -1,16 +1,17 @@
 //! The thread that does all clients' writes. Writes that arrive during one group commit form the next group. A group is two commits at
-//! most: one of batches, one of changes to files.
+//! most: one of batches, one of changes to files. The writes of one client keep their order; those of several clients are taken by fair
+//! shares of the thread's time.
 
 use crate::call::Call;
 use crate::limits::{GROUP_BATCHES_MAX, GROUP_BYTES_MAX, INLINE_GROUP_MUTATIONS};
 use crate::names;
 use crate::service::Service;
+use crate::shares::{FairQueue, Started, Taker};
 use crate::work::{QueueFull, retry_after};
 use esker_model::namespace::Changes;
 use esker_model::{Batch, Commit, Error, Result};
 use esker_rpc::convert::commit_out;
 use esker_rpc::proto::reply::Reply;
-use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -39,29 +40,50 @@ struct Write {
     call: Call,
 }
 
+/// Writes of one group commit.
+struct WriteGroup {
+    writes: Vec<Write>,
+    /// For each write, its client and its size in bytes.
+    taken: Vec<(Started, usize)>,
+    /// Time at which the writes were taken, in nanoseconds since the writer was made.
+    at: u64,
+}
+
 /// Queue of writes with its thread's state.
 pub(crate) struct Writer {
     state: Mutex<WriterState>,
     more: Condvar,
     waiting_max: usize,
+    origin: Instant,
 }
 
-#[derive(Default)]
 struct WriterState {
-    writes: VecDeque<Write>,
+    queue: FairQueue<Write>,
     idle: bool,
     stopped: bool,
-    /// Moving average over groups of the time per batch, in nanoseconds.
-    nanos: u64,
 }
 
+/// Bytes that each write counts besides its request, as its part of the time of a group.
+const WRITE_BYTES: usize = 64;
+
 impl Writer {
-    pub(crate) fn new(waiting_max: usize) -> Self {
+    /// Creates the queue; with `by_count` clients take turns by writes.
+    pub(crate) fn new(waiting_max: usize, by_count: bool) -> Self {
+        let state = WriterState {
+            queue: FairQueue::new(by_count),
+            idle: false,
+            stopped: false,
+        };
         Self {
-            state: Mutex::default(),
+            state: Mutex::new(state),
             more: Condvar::new(),
             waiting_max,
+            origin: Instant::now(),
         }
+    }
+
+    fn now(&self) -> u64 {
+        u64::try_from(self.origin.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
 
     fn state(&self) -> MutexGuard<'_, WriterState> {
@@ -79,13 +101,17 @@ impl Writer {
         sync: bool,
         call: Call,
     ) -> Result<(), (Call, QueueFull)> {
+        let share = call.state.client().share.clone();
         let mut state = self.state();
-        let waiting = state.writes.len();
-        if waiting >= self.waiting_max || state.stopped {
-            let after = retry_after(waiting, Duration::from_nanos(state.nanos), 1);
+        let waiting = state.queue.waiting();
+        // A single client may fill at most half of the queue.
+        let own = state.queue.waiting_of(&share.client);
+        if own >= self.waiting_max.div_ceil(2) || waiting >= self.waiting_max || state.stopped {
+            let after = retry_after(waiting, Duration::from_nanos(state.queue.average()), 1);
             return Err((call, QueueFull { waiting, after }));
         }
-        state.writes.push_back(Write { what, sync, call });
+        let write = Write { what, sync, call };
+        state.queue.push(&share, self.now(), write);
         let idle = std::mem::take(&mut state.idle);
         drop(state);
         if idle {
@@ -96,13 +122,13 @@ impl Writer {
 
     /// Number of queued writes.
     pub(crate) fn waiting(&self) -> usize {
-        self.state().writes.len()
+        self.state().queue.waiting()
     }
 
     /// Whether no write is in progress. The next write may begin at any time.
     pub(crate) fn is_idle(&self) -> bool {
         let state = self.state();
-        state.idle && state.writes.is_empty()
+        state.idle && state.queue.waiting() == 0
     }
 
     /// Lets the thread finish the queued writes and end.
@@ -112,9 +138,9 @@ impl Writer {
     }
 
     /// Takes the next group; `None` once stopped.
-    fn next(&self) -> Option<Vec<Write>> {
+    fn next(&self) -> Option<WriteGroup> {
         let mut state = self.state();
-        while state.writes.is_empty() {
+        while state.queue.waiting() == 0 {
             if state.stopped {
                 return None;
             }
@@ -124,29 +150,45 @@ impl Writer {
                 .wait(state)
                 .unwrap_or_else(PoisonError::into_inner);
         }
-        let (mut bytes, mut count) = (0, 0);
-        for write in &state.writes {
-            bytes += write.call.bytes();
-            if count == GROUP_BATCHES_MAX || (count > 0 && bytes > GROUP_BYTES_MAX) {
+        let mut group = WriteGroup {
+            writes: Vec::new(),
+            taken: Vec::new(),
+            at: self.now(),
+        };
+        let mut bytes = 0;
+        while group.writes.len() < GROUP_BATCHES_MAX && bytes < GROUP_BYTES_MAX {
+            let taker = Taker::Common { spares: false };
+            let Some(taken) = state.queue.take(taker, group.at) else {
                 break;
-            }
-            count += 1;
+            };
+            let size = taken.job.call.bytes();
+            bytes += size;
+            group.taken.push((taken.started, size + WRITE_BYTES));
+            group.writes.push(taken.job);
         }
-        Some(state.writes.drain(..count).collect())
+        Some(group)
+    }
+
+    /// Divides the time of a group among the clients of its writes, by size.
+    fn finish(&self, taken: &[(Started, usize)], at: u64) {
+        let nanos = u128::from(self.now().saturating_sub(at));
+        let all: usize = taken.iter().map(|(_, size)| size).sum();
+        let mut state = self.state();
+        for (started, size) in taken {
+            let part = nanos * *size as u128 / all.max(1) as u128;
+            let part = u64::try_from(part).unwrap_or(u64::MAX);
+            state.queue.finish(started, at.saturating_add(part));
+        }
     }
 
     /// Runs the writer's thread until it is stopped.
     pub(crate) fn work(&self, service: &Service) {
         while let Some(group) = self.next() {
-            let began = Instant::now();
-            let count = group.len() as u64;
+            let WriteGroup { writes, taken, at } = group;
             // A panic loses only the group, whose calls are answered when they are dropped; the server continues.
-            let apply = std::panic::AssertUnwindSafe(|| apply(service, group));
+            let apply = std::panic::AssertUnwindSafe(|| apply(service, writes));
             let _ = std::panic::catch_unwind(apply);
-            let nanos =
-                u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX) / count.max(1);
-            let mut state = self.state();
-            state.nanos = state.nanos - state.nanos / 16 + nanos / 16;
+            self.finish(&taken, at);
         }
     }
 }

@@ -29,6 +29,23 @@ impl Child {
         folder: &Path,
         arguments: &[String],
     ) -> anyhow::Result<Self> {
+        let mut command = Self::serve(context, folder)?;
+        command.args(arguments);
+        Self::listening(command, folder)
+    }
+
+    /// Starts a server with a configuration file; creates the database if absent.
+    pub(super) fn configured(
+        context: &Context,
+        folder: &Path,
+        config: &Path,
+    ) -> anyhow::Result<Self> {
+        let mut command = Self::serve(context, folder)?;
+        command.arg("--config").arg(config);
+        Self::listening(command, folder)
+    }
+
+    fn serve(context: &Context, folder: &Path) -> anyhow::Result<Command> {
         let durability = context.globals.durability.name();
         let mut command = Self::command()?;
         command
@@ -37,8 +54,7 @@ impl Child {
             .arg("--create")
             .args(["--durability", durability])
             .args(["--memory", &context.globals.memory.to_string()]);
-        command.args(arguments);
-        Self::listening(command, folder)
+        Ok(command)
     }
 
     /// Starts a worker for the part of RDF data in a folder.

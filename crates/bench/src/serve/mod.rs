@@ -4,6 +4,7 @@
 
 pub(super) mod child;
 mod compare;
+mod fair;
 mod hostile;
 pub(super) mod load;
 
@@ -51,8 +52,12 @@ pub(crate) struct ServeBenchArgs {
     #[arg(long, value_name = "N", num_args = 0..=1, default_missing_value = "1000", conflicts_with = "access",
         value_parser = clap::value_parser!(u16).range(1..=2000))]
     pub(crate) hostile: Option<u16>,
-    /// Seconds of each half, without and with hostile clients
-    #[arg(long, value_name = "SECONDS", default_value_t = 10, requires = "hostile", value_parser = clap::value_parser!(u64).range(1..=120))]
+    /// Measure one user's searches beside this number of another user's in flight instead, with fair shares and without
+    #[arg(long, value_name = "N", num_args = 0..=1, default_missing_value = "32", conflicts_with_all = ["access", "sandbox", "hostile"],
+        value_parser = clap::value_parser!(u16).range(1..=512))]
+    pub(crate) fair: Option<u16>,
+    /// Seconds of each half, without and with the other clients, of --hostile and --fair
+    #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=120))]
     pub(crate) seconds: u64,
 }
 
@@ -74,6 +79,9 @@ struct ServeCase<'a> {
 pub(crate) fn run(bench: &mut Bench<'_>, args: &ServeBenchArgs) -> anyhow::Result<()> {
     if let Some(clients) = args.hostile {
         return hostile::run(bench, usize::from(clients), args.seconds);
+    }
+    if let Some(clients) = args.fair {
+        return fair::run(bench, usize::from(clients), args.seconds);
     }
     let graph = bench.args.graph.graph(bench.args.edges)?;
     let connections = usize::from(args.connections);

@@ -62,6 +62,7 @@ const GROUPS: [(&str, &[&str]); 7] = [
             "revoke",
             "audit",
             "share",
+            "quota",
             "cluster",
             "placement",
             "site",

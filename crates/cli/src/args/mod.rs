@@ -20,6 +20,7 @@ mod namespace;
 mod object;
 mod placement;
 mod prov;
+mod quota;
 mod rdf;
 mod read;
 mod remote;
@@ -71,6 +72,7 @@ pub(crate) use object::{
 };
 pub(crate) use placement::{ExplainArgs, ExplainFormat, PlacementArgs, PlacementCommand};
 pub(crate) use prov::{ExportProvArgs, ImportProvArgs, ProvEncoding, ProvOutput};
+pub(crate) use quota::QuotaArgs;
 pub(crate) use rdf::{
     Algorithm, DumpFormat, InferRules, RdfAlgorithmArgs, RdfArgs, RdfCommand, RdfDumpArgs,
     RdfLoadArgs, RdfPlainArgs, RdfStatsArgs,
@@ -261,6 +263,8 @@ pub(crate) enum Command {
     Audit(AuditArgs),
     /// Show a lineage to users from whom permissions hide it
     Share(Box<ShareArgs>),
+    /// Show limits of users, groups and projects, and how much of them is used
+    Quota(QuotaArgs),
     /// Run several servers as one database
     Cluster(ClusterArgs),
     /// Run a cache of remote metadata; make and replay its traces

@@ -41,6 +41,7 @@ mod placement;
 mod program;
 mod prov;
 mod put;
+mod quota;
 pub(crate) mod rdf;
 mod remote;
 mod restore;
@@ -147,6 +148,7 @@ fn prints_lists(command: &Command) -> bool {
             | Command::Lineage(_)
             | Command::Log(_)
             | Command::Ls(_)
+            | Command::Quota(_)
             | Command::Sparql(_)
             | Command::Stats(_)
             | Command::Top(_)
@@ -226,6 +228,7 @@ fn run_command(
         Command::Audit(args) => audit::run(&args.command, context),
         Command::Share(args) => share::run(&args, context),
         Command::Schema(args) => schema::run(&args, context),
+        Command::Quota(args) => quota::run(&args, context),
         Command::Stats(args) => stats::run(&args, context),
         Command::Ls(args) if remote::is_remote(&args.target.target, &args.remote) => {
             remote::ls(&args, context)

@@ -22,9 +22,11 @@ mod shapes;
 mod sorted;
 mod spans;
 mod table;
+mod usage;
 
 pub(crate) use group::{GroupTag, UNINDEXED};
 pub(crate) use layer::{ObjectStore, identity_of_key, identity_value, object_of};
 pub(crate) use log::BulkTag;
 pub(crate) use new_objects::NewObjects;
 pub(crate) use table::NewObject;
+pub use usage::{ObjectUsage, ObjectUsages};

@@ -16,6 +16,7 @@ pub(crate) use caller::{Caller, Requester};
 pub(crate) use prove::{prove, routes};
 
 use crate::audit::Audit;
+use crate::client::{Client, ClientTable};
 use crate::http::{Bound, Sessions};
 use crate::metrics::Metrics;
 use crate::settings::{Loopback, Settings};
@@ -57,6 +58,8 @@ pub(crate) struct Access {
     metrics: Arc<Metrics>,
     /// Log of requests.
     audit: Arc<Audit>,
+    /// Shares and quotas of clients.
+    clients: ClientTable,
     /// Sessions of browsers.
     sessions: Sessions,
     /// Other origins whose pages may send SPARQL requests.
@@ -89,6 +92,7 @@ impl Access {
             principals: PrincipalRules::of(&settings.access)?,
             metrics,
             audit,
+            clients: ClientTable::new(settings),
             sessions: Sessions::default(),
             origins: settings.sparql.origins().map(str::to_owned).collect(),
             authority: OnceLock::new(),
@@ -268,6 +272,21 @@ impl Access {
     /// Whether a user of this machine has the admin role.
     pub(crate) fn is_owner(&self, user: u32) -> bool {
         self.users.contains(&user) && peer::is_mapped(user)
+    }
+
+    /// Shares and quotas of clients.
+    pub(crate) fn clients(&self) -> &ClientTable {
+        &self.clients
+    }
+
+    /// Returns the client of an authorized request, with its share and its limits.
+    pub(crate) fn client_of(&self, requester: &Requester, admitted: &Admitted) -> Arc<Client> {
+        let sender = requester.client(self);
+        let rights = admitted.rights();
+        let user = rights.and_then(|rights| rights.user.as_ref());
+        let name = rights.and_then(|rights| rights.name.as_deref());
+        let is_admin = rights.is_some_and(|rights| rights.role == Role::Admin);
+        Arc::new(self.clients.client(sender, user, name, is_admin))
     }
 
     /// Marks the connection as authenticated, so that it is not closed. The number of connections per client is limited.

@@ -293,6 +293,8 @@ fn is_shared_key(path: &str) -> bool {
     path == "drain"
         || path == "lease"
         || path == "backups"
+        || path == "shares"
+        || path.starts_with("quotas.")
         || path.starts_with("access.")
         || path.starts_with("audit.")
         || path.starts_with("limits.")

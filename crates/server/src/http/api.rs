@@ -6,9 +6,11 @@ use super::json::{
 };
 use super::json_body::advice;
 use super::query::{Query, unknown_value};
+use super::quota::{rows_of_all, rows_of_client};
 use crate::call::CallState;
 use crate::cluster::Graph;
 use crate::service::Service;
+use crate::storage_quota::Owner;
 use esker::lineage::{Direction, LineageOptions, render_json};
 use esker_model::namespace::resolve;
 use esker_model::object::Principal;
@@ -17,6 +19,7 @@ use esker_model::{
     Cancel as _, Edge, EdgeKey, EdgeSelect, EdgeTypeId, Schema, Traversal, Version, VersionRange,
     Versions, Vertex, VertexChange, VertexId, VertexName, VertexRef, VertexSelect, VertexTypeId,
 };
+use http::StatusCode;
 use serde_json::{Map, Value as Json, json};
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -41,6 +44,12 @@ impl<'a> ApiRequest<'a> {
     /// Whether data may be hidden from the principal.
     pub(super) fn is_limited(&self) -> bool {
         Principal::limited(self.principal()).is_some()
+    }
+
+    /// Memory that a traversal may use, in bytes.
+    pub(super) fn memory_max(&self) -> u64 {
+        let most = self.service.settings.limits.memory_bytes;
+        self.call_state.memory_within(most) as u64
     }
 
     /// Returns the graph as the principal sees it.
@@ -91,6 +100,30 @@ pub(super) fn missing(name: &str, query: &Query) -> ApiError {
         None => String::new(),
     };
     ApiError::missing(format!("no vertex `{name}`{when}"))
+}
+
+/// `GET /api/v1/quota`: limits of the sender and how much of them is used; with `all`, of everybody, for administrators.
+pub(super) fn quota(request: &ApiRequest<'_>) -> Answer {
+    let (service, client) = (request.service, request.call_state.client());
+    let table = service.access.clients().quotas();
+    let storage = service.storage.as_ref();
+    let rows = if request.query.flag("all")? {
+        if !client.is_admin {
+            return Err(ApiError::Status(
+                StatusCode::FORBIDDEN,
+                "the quotas of all are for role `admin`: leave out `all` to see your own".into(),
+            ));
+        }
+        let owners = storage.map_or_else(Vec::new, |storage| storage.all(table));
+        rows_of_all(&service.queries.all(), &owners)
+    } else {
+        let user = client.user.map(Owner::User);
+        let owned = storage.zip(user).map(|(storage, user)| storage.of(&user));
+        let queries = service.queries.of(&client.share.client);
+        rows_of_client(client, queries, owned)
+    };
+    let answer = json!({"client": client.name(), "contact": &**table.contact(), "rows": rows});
+    Ok(answer.to_string())
 }
 
 pub(super) fn schema(request: &ApiRequest<'_>) -> Answer {
@@ -361,7 +394,7 @@ fn related(request: &ApiRequest<'_>, direction: Direction) -> Answer {
     let options = LineageOptions {
         as_of: request.query.as_of()?,
         depth: depth.map(|d| u32::try_from(d).unwrap_or(u32::MAX)),
-        bytes: Some(request.service.settings.limits.memory_bytes as u64),
+        bytes: Some(request.memory_max()),
         ..LineageOptions::default()
     };
     let found = match direction {
@@ -416,7 +449,7 @@ pub(super) fn travel(request: &ApiRequest<'_>) -> Answer {
     let budget = Budget {
         steps: number("depth")?.map(|n| u32::try_from(n).unwrap_or(u32::MAX)),
         edges: number("max_edges")?,
-        bytes: Some(request.service.settings.limits.memory_bytes as u64),
+        bytes: Some(request.memory_max()),
         millis: number("timeout_ms")?,
         strategy: strategy(body.get("strategy"))?,
     };

@@ -4,7 +4,7 @@ use super::api::Answer;
 use super::json::{found_out, report_out};
 use super::json_body::{Fields, parse};
 use super::query::{Query, unknown_value};
-use super::{ApiError, failed, principal_of};
+use super::{ApiError, failed, in_time, principal_of};
 use crate::access::BoundUser;
 use crate::call::{Call, CallOptions, CallState, Sink};
 use crate::limits::JSON_ANSWER_BYTES;
@@ -144,8 +144,9 @@ pub(super) async fn find(
     let (find, format) = asked.map_err(|e| e.response())?;
     match format {
         Format::Json => {
-            let work =
-                move |service: &Service, call_state: &CallState| page(service, call_state, find);
+            let work = move |service: &Service, call_state: &CallState| {
+                in_time(service, call_state, page(service, call_state, find))
+            };
             let answered = service.work(FIND, work).await.map_err(|e| failed(&e))?;
             answered.map(super::json_response).map_err(|e| e.response())
         }
@@ -188,7 +189,7 @@ async fn lines(
     bytes: usize,
 ) -> Result<Response<Body>, Response<Body>> {
     let request = convert::find_out(find);
-    let deadline = service.deadline(None);
+    let deadline = service.deadline_of(FIND, None);
     let options = CallOptions {
         deadline,
         ..CallOptions::default()

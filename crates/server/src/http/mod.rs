@@ -18,6 +18,7 @@ mod ops;
 mod percent;
 mod prove;
 mod query;
+mod quota;
 mod request_body;
 mod routes;
 pub(crate) mod sparql;
@@ -30,7 +31,8 @@ use crate::access::needs::READ;
 use crate::access::{BoundUser, Requester};
 use crate::call::CallState;
 use crate::service::Service;
-use api::ApiRequest;
+use crate::settings::QuotaKind;
+use api::{Answer, ApiRequest};
 use axum::body::Body;
 pub(crate) use console::session::{Bound, PREFIX as SESSION_PREFIX, Session, Sessions, cookie};
 pub(crate) use console::{Console, sample};
@@ -38,6 +40,7 @@ use esker_model::filter::FilterParseError;
 use esker_model::object::Principal;
 use esker_model::traversal;
 use esker_model::{Error, ErrorKind, Version};
+use esker_rpc::failure::QUOTA;
 use esker_rpc::proto;
 use esker_rpc::proto::failure::Kind;
 use http::{HeaderValue, Request, Response, StatusCode, header};
@@ -236,13 +239,14 @@ async fn answer(
         Run::Find => find::find(&service, query, body, (endpoint.body.is_some(), bound)).await,
         Run::Read(run) => {
             let work = move |service: &Service, call_state: &CallState| {
-                run(&ApiRequest {
+                let answer = run(&ApiRequest {
                     service,
                     call_state,
                     query,
                     body: &body,
                     principal,
-                })
+                });
+                in_time(service, call_state, answer)
             };
             let answered = service.work(endpoint.counts_as, work).await;
             match answered {
@@ -251,6 +255,17 @@ async fn answer(
                 Err(turned_away) => Err(failed(&turned_away)),
             }
         }
+    }
+}
+
+/// Replaces an answer that took longer than the client's quota allows, and may be incomplete, by an error.
+fn in_time(service: &Service, call_state: &CallState, answer: Answer) -> Answer {
+    match call_state.over_time() {
+        Some(message) => {
+            service.metrics.quota_refused(QuotaKind::QueryTime);
+            Err(ApiError::Status(StatusCode::SERVICE_UNAVAILABLE, message))
+        }
+        None => answer,
     }
 }
 
@@ -278,6 +293,7 @@ fn principal_of(
 pub(crate) fn failed(e: &proto::Failure) -> Response<Body> {
     let status = match Kind::try_from(e.kind) {
         Ok(Kind::Missing) => StatusCode::NOT_FOUND,
+        Ok(Kind::Invalid) if e.code == QUOTA => StatusCode::INSUFFICIENT_STORAGE,
         Ok(Kind::Invalid) => StatusCode::BAD_REQUEST,
         Ok(Kind::Storage | Kind::Corrupt) => StatusCode::INTERNAL_SERVER_ERROR,
         Ok(Kind::Busy) => StatusCode::TOO_MANY_REQUESTS,

@@ -47,6 +47,12 @@ fn operation(endpoint: &Endpoint) -> Json {
         "429".into(),
         failure("the server is busy; Retry-After says when to come back"),
     );
+    if matches!(endpoint.run, Run::Write(_)) {
+        responses.insert(
+            "507".into(),
+            failure("the owner of the new entries has reached its quota"),
+        );
+    }
     responses.insert(
         "503".into(),
         failure("the server is stopping, or its database cannot be reached"),
@@ -289,7 +295,7 @@ fn file_schemas() -> [(&'static str, Json); 4] {
 }
 
 /// Schemas of the paths about objects.
-fn object_schemas() -> [(&'static str, Json); 14] {
+fn object_schemas() -> [(&'static str, Json); 15] {
     let text = || json!({"type": "string"});
     let integer = || json!({"type": "integer"});
     let object = || json!({"type": "object"});
@@ -384,6 +390,31 @@ fn object_schemas() -> [(&'static str, Json); 14] {
         (
             "Tags",
             json!({"type": "object", "required": ["tags"], "properties": {"tags": {"type": "array", "items": object()}}}),
+        ),
+        (
+            "Quota",
+            json!({
+                "type": "object",
+                "required": ["client", "contact", "rows"],
+                "properties": {
+                    "client": text(),
+                    "contact": {"type": "string", "description": "person or address to ask for higher limits"},
+                    "rows": {
+                        "type": "array",
+                        "items": {
+                            "type": "object",
+                            "required": ["owner", "limit", "used", "most", "key"],
+                            "properties": {
+                                "owner": text(),
+                                "limit": {"enum": ["queries", "query_time", "query_memory", "entries", "bytes"]},
+                                "used": {"type": ["integer", "null"], "description": "null if it is not counted"},
+                                "most": {"type": ["integer", "null"], "description": "bytes or milliseconds; null without a limit"},
+                                "key": {"type": ["string", "null"], "description": "key of the configuration that sets the limit"},
+                            },
+                        },
+                    },
+                },
+            }),
         ),
         (
             "TagRequest",

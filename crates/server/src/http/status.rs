@@ -1,6 +1,6 @@
 //! Health checks and metrics.
 
-use crate::metrics::value_of;
+use crate::metrics::{head, value_of};
 use crate::service::Service;
 use axum::body::Body;
 use axum::extract::State;
@@ -82,6 +82,21 @@ pub(super) async fn metrics(State(service): State<Arc<Service>>) -> Response<Bod
     }
     for (name, kind, help, value) in service.access.audit().figures() {
         value_of(&mut out, name, kind, help, value as f64);
+    }
+    head(
+        &mut out,
+        "esker_wait_seconds",
+        "histogram",
+        "Time for which requests waited for a thread, by thread pool.",
+    );
+    for (pool, lane) in [
+        ("reads", &service.readers),
+        ("scans", &service.scanners),
+        ("sparql", &service.sparql),
+    ] {
+        let labels = format!("pool=\"{pool}\"");
+        lane.waits()
+            .write("esker_wait_seconds", &labels, 1e6, &mut out);
     }
     // Reading the store's figures may block on the disk.
     let asked = Arc::clone(&service);

@@ -54,7 +54,7 @@ impl Endpoint {
     pub(super) fn is_per_user(&self) -> bool {
         self.parameters.contains(&"uid")
             || matches!(self.run, Run::Find | Run::Describe)
-            || self.name == "schema"
+            || matches!(self.name, "schema" | "quota")
     }
 }
 
@@ -98,7 +98,7 @@ pub(super) fn all() -> impl Iterator<Item = &'static Endpoint> {
     API.iter().chain(&openlineage::ENDPOINTS)
 }
 
-const API: [Endpoint; 41] = [
+const API: [Endpoint; 42] = [
     read(
         "/api/v1/schema",
         "schema",
@@ -116,6 +116,15 @@ const API: [Endpoint; 41] = [
         "Stats",
         Run::Read(api::stats),
         "Counts, sizes and cache figures",
+    ),
+    read(
+        "/api/v1/quota",
+        "quota",
+        17,
+        &["all"],
+        "Quota",
+        Run::Read(api::quota),
+        "Limits of the sender and how much of them is used; with `all`, of all, for administrators",
     ),
     read(
         "/api/v1/vertex",

@@ -59,7 +59,7 @@ pub(super) fn export(request: &ApiRequest<'_>) -> Answer {
     }
     let options = LineageOptions {
         as_of: request.query.as_of()?,
-        bytes: Some(request.service.settings.limits.memory_bytes as u64),
+        bytes: Some(request.memory_max()),
         ..LineageOptions::default()
     };
     match esker::lineage::lineage(&*graph, vertex.id, &options, request.call_state) {

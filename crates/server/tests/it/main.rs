@@ -25,6 +25,7 @@ mod pages;
 mod plain;
 mod principals;
 mod producers;
+mod quotas;
 mod raw;
 mod rdf_rights;
 mod refused;

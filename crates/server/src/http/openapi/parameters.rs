@@ -166,6 +166,11 @@ pub(super) fn parameter(name: &str) -> Json {
             json!({"type": "string"}),
             true,
         ),
+        "all" => (
+            "`true`: the limits of all users, groups and projects; needs role `admin`",
+            json!({"type": "boolean"}),
+            false,
+        ),
         "dst" => (
             "with `type`: the edge's destination, as TYPE:KEY",
             json!({"type": "string"}),

@@ -27,6 +27,7 @@ use crate::access::needs::Needs;
 use crate::access::{BoundUser, Requester};
 use crate::call::CallState;
 use crate::service::{ClientSlot, InFlight, Service};
+use crate::settings::QuotaKind;
 use axum::body::Body;
 use cors::Origin;
 use esker::rdf::engine;
@@ -85,6 +86,9 @@ struct SparqlRequest {
     /// User to whom answers to the request's sender are limited.
     bound: BoundUser,
 }
+
+/// Slots of one request: among its client's requests, and among its client's queries.
+type RequestSlots = (ClientSlot, Option<ClientSlot>);
 
 type SparqlResult = Result<Response<Body>, Response<Body>>;
 
@@ -312,23 +316,23 @@ impl SparqlRequest {
     }
 
     /// Counts one more request of this client; an error if it has too many in progress.
-    fn acquire_slot(&self) -> Result<ClientSlot, Response<Body>> {
+    fn acquire_slot(&self) -> Result<RequestSlots, Response<Body>> {
+        let query = self.service.count_query().map_err(|e| failed(&e))?;
         let most = self.service.settings.sparql.each;
         let client = match &self.requester {
             Some(requester) => requester.client(&self.service.access),
             None => "nobody".into(),
         };
-        self.service
-            .sparql_clients
-            .acquire(&client, most)
-            .ok_or_else(|| {
-                failed(&busy(
-                    format!(
-                        "{most} requests of this client are in progress, the maximum (sparql.each); try again in 100 ms"
-                    ),
-                    100,
-                ))
-            })
+        let slot = self.service.sparql_clients.acquire(&client, most);
+        let slot = slot.ok_or_else(|| {
+            failed(&busy(
+                format!(
+                    "{most} requests of this client are in progress, the maximum (sparql.each); try again in 100 ms"
+                ),
+                100,
+            ))
+        })?;
+        Ok((slot, query))
     }
 
     /// Timeout in the client's parameters.
@@ -364,6 +368,7 @@ impl SparqlRequest {
         timeout: Option<Duration>,
         work: impl FnOnce(&Arc<Service>, &Arc<CallState>, ResponseWriter) + Send + 'static,
     ) -> SparqlResult {
+        let timeout = Service::query_time(timeout);
         self.run_until(self.service.deadline(timeout), work).await
     }
 
@@ -420,6 +425,9 @@ fn stop(call_state: &CallState) -> Option<&'static str> {
 
 /// Response to a request that was stopped; a client's own timeout has another status than the server's limit.
 fn stopped(call_state: &CallState, own: bool) -> Response<Body> {
+    if let Some(message) = call_state.over_time() {
+        return text_response(StatusCode::SERVICE_UNAVAILABLE, &message);
+    }
     match (call_state.reason(), own) {
         (StopReason::TimeOut, true) => text_response(
             StatusCode::REQUEST_TIMEOUT,
@@ -437,6 +445,14 @@ fn stopped(call_state: &CallState, own: bool) -> Response<Body> {
 fn engine_error(e: &engine::Error, call_state: &CallState, own: bool) -> Response<Body> {
     match e {
         engine::Error::Stopped(_) => stopped(call_state, own),
+        engine::Error::Memory { limit, .. } | engine::Error::MemoryOfStrings { limit } => {
+            let quota = call_state.client().limit(QuotaKind::QueryMemory);
+            let quota = quota.filter(|quota| quota.most == *limit as u64);
+            bad(quota.map_or_else(
+                || e.to_string(),
+                |quota| call_state.client().too_large(quota),
+            ))
+        }
         engine::Error::MemoryOfAll => failed(&busy(format!("{e} (sparql.memory_all)"), 1_000)),
         engine::Error::Corrupt(_) | engine::Error::Full => {
             text_response(StatusCode::INTERNAL_SERVER_ERROR, &e.to_string())

@@ -109,7 +109,7 @@ fn answer(service: &Service, call_state: &CallState, how: &QueryOptions, mut out
     let (now, moment) = now_and_seed();
     let own = service.database.rdf_opened().map_or(0, |live| live.seed());
     let mut options = Options::new(now, moment ^ own);
-    options.memory = service.settings.sparql.memory_bytes;
+    options.memory = call_state.memory_within(service.settings.sparql.memory_bytes);
     let part = service.sparql_memory.reserve();
     let most = service.settings.sparql.memory_all_bytes;
     let grows = |bytes: usize| part.grow(bytes, most);

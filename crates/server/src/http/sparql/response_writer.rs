@@ -1,9 +1,9 @@
 //! Responses being written: short ones are sent at once with their length; long ones in pieces, at the client's pace.
 
+use super::RequestSlots;
 use super::plain::text_response;
 use crate::call::CallState;
 use crate::limits::STALL_MAX;
-use crate::service::ClientSlot;
 use axum::body::Body;
 use bytes::Bytes;
 use esker_model::Cancel as _;
@@ -31,7 +31,7 @@ pub(super) struct ResponseWriter {
     buffer: Vec<u8>,
     /// Slot of the request among its client's. It is released before the response ends, so that a client with sequential requests never
     /// has two in progress. Fields are dropped in order: this one before `pieces`.
-    client_slot: Option<ClientSlot>,
+    client_slot: Option<RequestSlots>,
     pieces: Option<PieceSender>,
     /// Whether the complete response was written.
     complete: Arc<AtomicBool>,
@@ -42,7 +42,7 @@ impl ResponseWriter {
     pub(super) fn new(
         head: oneshot::Sender<Response<Body>>,
         call_state: Arc<CallState>,
-        client_slot: ClientSlot,
+        client_slot: RequestSlots,
     ) -> Self {
         Self {
             head: Some(head),

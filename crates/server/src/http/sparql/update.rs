@@ -111,7 +111,8 @@ pub(super) async fn update(
     let own = timeout.is_some();
     let turn = request.acquire_slot()?;
     let service = &request.service;
-    let call_state = CallState::new(service.deadline(timeout), Arc::clone(&service.cut));
+    let deadline = service.deadline(Service::query_time(timeout));
+    let call_state = CallState::new(deadline, Arc::clone(&service.cut));
     let mut guard = CancelOnDrop(Some(Arc::clone(&call_state)));
     let under_way = InFlight::new(&service.metrics);
     let (tell, told) = oneshot::channel::<Result<UpdateCounts, Response<Body>>>();
@@ -124,7 +125,7 @@ pub(super) async fn update(
         },
         sync: parameters.flag("sync").map_err(bad)?,
         files: false,
-        memory: service.settings.sparql.memory_bytes,
+        memory: call_state.memory_within(service.settings.sparql.memory_bytes),
         ..UpdateOptions::default()
     };
     let reader = request.principal(parameters)?;
