@@ -191,3 +191,24 @@ fn attributes_of_a_new_file_are_those_that_its_maker_may_set() {
     assert_eq!(stat(engine, "/g").unwrap().xattrs.len(), 1);
     sound(engine);
 }
+
+/// If a directory was cached, the error named the closed directory above it; for a name that does not exist, it named the requested
+/// path. So a user could find out which directories there are in a closed one.
+#[test]
+fn the_error_is_the_same_whether_or_not_a_directory_exists() {
+    let small = small();
+    let engine = &small.engine;
+    change(engine, None, Change::Create(path("/closed"), directory(0o700))).unwrap();
+    change(engine, None, Change::Create(path("/closed/here"), directory(0o755))).unwrap();
+    let list = |principal: Option<&Principal>, at: &str| {
+        engine.list(principal, &path(at), None, &mut |_, _| ControlFlow::Continue(()))
+    };
+    // The owner's request fills the cache.
+    list(None, "/closed/here").unwrap();
+    let refused = |at: &str| list(Some(&user()), at).unwrap_err().to_string();
+    assert_eq!(
+        refused("/closed/here").replace("here", "none"),
+        refused("/closed/none")
+    );
+    assert!(refused("/closed/here").starts_with("/closed/here: "));
+}
