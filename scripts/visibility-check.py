@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
 """Checks that a server shows each user exactly what the user's own processes may see of a real tree of files.
 
-For each seed, the script creates a tree with owners, modes, access control lists, hard and symbolic links, imports it into a database, and starts a
-server. A process of each user (setgroups, setresgid, setresuid; no capabilities) finds by lstat(2), access(2) and a walk what that user may see. The same
-user then asks the server by a token that is bound to it: files, vertices, edges, lineage, traversals, counts, objects, search and completion, SPARQL,
-catalogue records, OAI-PMH, events, and by the commands. The answers have to be equal. No answer may have the name of a hidden item: each name has a
-token of its own, and the script searches all answers for the tokens of hidden names. Then rights change, files move, get names and are removed, the tree
-is imported again, and all users ask again. At the end, clients lie about who they are.
+For each seed, the script creates a tree with owners, modes, access control lists, hard and symbolic links, imports it into a
+database, and starts a server. A process of each user (setgroups, setresgid, setresuid; no capabilities) finds by lstat(2),
+access(2) and a walk what that user may see. The same user then asks the server by a token that is bound to it: files,
+vertices, edges, lineage, traversals, counts, objects, search and completion, SPARQL, catalogue records, OAI-PMH, events, and
+by the commands. The answers have to be equal. No answer may have the name of a hidden item: each name has a token of its own,
+and the script searches all answers for the tokens of hidden names. Then rights change, files move, get names and are removed,
+the tree is imported again, and all users ask again. At the end, clients lie about who they are.
 
-Users, groups and owners are made up; the script has to run as user 0. Elsewhere it starts itself in a user namespace if /etc/subuid permits.
+Users, groups and owners are made up; the script has to run as user 0. Elsewhere it starts itself in a user namespace if
+/etc/subuid permits.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from pathlib import Path
 
 from visibility_check import commands, events, lies
 from visibility_check.facts import Recorder
-from visibility_check.oracle import Sight, ask
+from visibility_check.oracle import UserView, query_process
 from visibility_check.questions import Difference, Questions, Scene, paths_through
 from visibility_check.service import Service
 from visibility_check.tree import Person, Tree, people
@@ -45,8 +47,13 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=1, help="rounds of later changes [1]")
     parser.add_argument("--changes", type=int, help="changes of each round [one for 25 entries]")
     parser.add_argument("--sample", type=int, default=8, help="single paths that each user asks for, for each interface [8]")
+    parser.add_argument("--share", type=float, default=1.0, help="part of the interfaces that each user asks in each state [1]")
     parser.add_argument("--no-acls", action="store_true", help="create no access control lists")
-    parser.add_argument("--folder", type=Path, help="existing folder for trees and databases; its file system has to have access control lists [/dev/shm or /tmp]")
+    parser.add_argument(
+        "--folder",
+        type=Path,
+        help="existing folder for trees and databases; its file system has to have access control lists [/dev/shm or /tmp]",
+    )
     parser.add_argument("--keep", action="store_true", help="keep the tree and the database of a seed that fails")
     options = parser.parse_args()
     if min(options.seeds, options.users, options.groups) < 1 or options.entries < 50:
@@ -106,7 +113,9 @@ class Seed:
         self.service.run("import", "tree", str(self.service.database), self.tree.root)
 
     def change(self, known: dict) -> None:
-        """Changes the tree. Some files are moved in the namespace, too, so that they keep their vertices; an import finds all other changes."""
+        """Changes the tree. Some files are moved in the namespace, too, so that they keep their vertices; an import finds all
+        other changes.
+        """
         moved = 0
         count = self.options.changes or max(20, self.options.entries // 25)
         for word, *paths in self.tree.change(known, count):
@@ -121,25 +130,26 @@ class Seed:
         scene = Scene(self.service, recorder, known, recorder.facts(), self.rng, self.options.sample)
         questions = {}
         for person in self.people:
-            powers = ask(person, self.tree.root, paths, through, [recorder.stand_ins[name] for name in objects])
-            sight = Sight(person, known, powers, objects)
+            powers = query_process(person, self.tree.root, paths, through, [recorder.stand_ins[name] for name in objects])
+            view = UserView(person, known, powers, objects)
             gone = {token: path for token, path in self.earlier.items() if path not in known}
-            past = {token for token, path in gone.items() if path in self.reached[person] or sight.searches_above(path)}
-            questions[person] = Questions(scene, sight, tokens[person], past, self.earlier)
+            gone |= {note: path for note, path in recorder.note_paths.items() if recorder.notes[note] not in scene.with_vertex}
+            past = {token for token, path in gone.items() if path in self.reached[person] or view.searches_above(path)}
+            questions[person] = Questions(scene, view, tokens[person], past, self.earlier)
         try:
             for one in questions.values():
-                one.everything()
+                one.everything(self.options.share)
             some = self.rng.sample(list(questions.values()), min(2, len(questions)))
             events.compare(scene, some)
             for one in some:
                 commands.compare(one)
             if last:
-                for one in some:
-                    lies.compare(one, [other.sight.person for other in questions.values()])
+                for one in some[: 2 if self.options.share == 1 else 1]:
+                    lies.compare(one, [other.view.person for other in questions.values()])
         finally:
             self.compared += sum(one.compared for one in questions.values())
         for person, one in questions.items():
-            self.reached[person] |= one.sight.reached
+            self.reached[person] |= one.view.reached
         self.earlier |= {one.token: path for path, one in known.items()}
 
 
@@ -163,7 +173,10 @@ def main() -> int:
             failed = False
         except Difference as e:
             print(f"FAILED: seed {seed}: {e}")
-            print(f"again: scripts/visibility-check.py --seed {seed} --entries {options.entries} --users {options.users} --groups {options.groups}")
+            print(
+                f"again: scripts/visibility-check.py --seed {seed} --entries {options.entries} --users {options.users}"
+                f" --groups {options.groups} --share {options.share} --sample {options.sample}"
+            )
             return 1
         finally:
             if failed and options.keep:

@@ -16,7 +16,8 @@ class Listener(threading.Thread):
 
     def __init__(self, questions: Questions, last: str) -> None:
         super().__init__(daemon=True)
-        self.last, self.text, self.error = last, "", None
+        self.last, self.text = last, ""
+        self.error: OSError | None = None
         self.connection = http.client.HTTPConnection(questions.service.address, timeout=PATIENCE)
         self.connection.request("GET", "/api/v1/events", headers={"Authorization": f"Bearer {questions.token}"})
         self.stream = self.connection.getresponse()
@@ -39,7 +40,9 @@ def compare(scene: Scene, some: list[Questions]) -> None:
     live = [path for path in scene.vertices if path in scene.known and scene.known[path].kind != "directory"]
     changed = rng.sample(live, min(40, len(live)))
     last = f"job:end{rng.getrandbits(48):012x}"
-    lines: list[dict] = [{"op": "set", "id": vertex_of(scene.known[path]), "set": {"step": rng.randrange(1 << 30)}} for path in changed]
+    lines: list[dict] = [
+        {"op": "set", "id": vertex_of(scene.known[path]), "set": {"step": rng.randrange(1 << 30)}} for path in changed
+    ]
     places, listeners = [], []
     for questions in some:
         places.append(questions.found("/api/v1/news")["place"])
@@ -48,9 +51,11 @@ def compare(scene: Scene, some: list[Questions]) -> None:
     service.apply(recorder.token, lines)
     service.apply(recorder.token, [{"op": "put_vertex", "id": last, "attributes": {}}])
     for questions, place, listener in zip(some, places, listeners, strict=True):
-        expected = {path for path in changed if questions.sight.sees(path)}
+        expected = {path for path in changed if questions.view.sees(path)}
         listener.join(PATIENCE)
-        questions.equal("events: the end was told", (None, False, True), (listener.error, listener.is_alive(), last in listener.text))
+        questions.equal(
+            "events: the end was told", (None, False, True), (listener.error, listener.is_alive(), last in listener.text)
+        )
         questions.search_hidden("GET /api/v1/events", listener.text)
         told = [json.loads(line[6:]) for line in listener.text.splitlines() if line.startswith("data: {")]
         got = [path for event in told for one in event.get("changes", []) if (path := path_of(one["id"])) is not None]

@@ -1,4 +1,4 @@
-"""What the owner records about files of a tree - vertices, tags, edges of jobs, objects - and what of it there is at a moment."""
+"""Facts about files of a tree that the owner records: vertices, tags, edges of jobs, objects."""
 
 from __future__ import annotations
 
@@ -49,26 +49,35 @@ class Recorder:
         """Names of objects and the files that have their rights."""
         self.notes: dict[str, int] = {}
         """Tokens in tags, and the files that have them."""
+        self.note_paths: dict[str, str] = {}
+        """Tokens in tags, and the paths for which they were recorded."""
 
     def record_files(self, known: dict[str, Entry], share: float) -> None:
-        rng, lines = self.rng, []
+        rng, lines = self.rng, list[dict]()
         chosen = [one for one in known.values() if one.path != self.root and rng.random() < share]
         for one in chosen:
             lines.append({"op": "ensure_vertex", "id": vertex_of(one)})
             if rng.random() < 0.3 and one.inode not in self.notes.values():
                 note = new_token(rng)
-                self.notes[note] = one.inode
+                self.notes[note], self.note_paths[note] = one.inode, one.path
                 lines.append({"op": "set", "id": vertex_of(one), "set": {"note": note}})
         for job in range(JOBS):
             lines.append({"op": "put_vertex", "id": f"job:{job}", "attributes": {"command": "simulate"}})
         for one in chosen:
             for _ in range(rng.choice([0, 0, 1, 1, 2])):
-                lines.append({"op": "put_edge", "src": f"job:{rng.randrange(JOBS)}", "type": rng.choice(["read", "write"]), "dst": vertex_of(one)})
+                lines.append(
+                    {
+                        "op": "put_edge",
+                        "src": f"job:{rng.randrange(JOBS)}",
+                        "type": rng.choice(["read", "write"]),
+                        "dst": vertex_of(one),
+                    }
+                )
         self.service.apply(self.token, lines)
 
     def record_objects(self, folder: Path, who: list[Person], count: int) -> None:
         """Creates objects, and for each a file with its owner, group and mode."""
-        rng, lines = self.rng, []
+        rng, lines = self.rng, list[dict]()
         folder.mkdir()
         folder.chmod(0o755)
         for _ in range(count):
@@ -76,7 +85,16 @@ class Recorder:
             gid = rng.choice([None, *rng.choice(who).gids])
             mode = rng.choice([0o644, 0o640, *FILE_MODES, rng.randrange(0o1000)])
             attributes = {"mode": mode} | ({} if gid is None else {"gid": gid})
-            lines.append({"op": "create_object", "name": name, "app": "lab", "owner": owner.uid, "attributes": attributes, "tags": {"energy": rng.randrange(9)}})
+            lines.append(
+                {
+                    "op": "create_object",
+                    "name": name,
+                    "app": "lab",
+                    "owner": owner.uid,
+                    "attributes": attributes,
+                    "tags": {"energy": rng.randrange(9)},
+                }
+            )
             path = str(folder / name)
             os.close(os.open(path, os.O_CREAT | os.O_EXCL))
             os.chown(path, owner.uid, NOBODYS_GID if gid is None else gid)
@@ -92,7 +110,9 @@ class Recorder:
         for kind in WORDS.values():
             found.vertices[kind] = {path_of(vertex) or "" for vertex in vertices(self.service, self.token, kind)}
         for job in range(JOBS):
-            found.edges[f"job:{job}"] = edges(self.service.get(self.token, "/api/v1/edges", id=f"job:{job}", limit=100_000).json()["edges"])
+            found.edges[f"job:{job}"] = edges(
+                self.service.get(self.token, "/api/v1/edges", id=f"job:{job}", limit=100_000).json()["edges"]
+            )
         rows = self.service.get(self.token, "/api/v1/files/usage", path=self.root, depth=1_000, limit=100_000).json()["rows"]
         found.sums = own_sums({row["key"]: numbers(row) for row in rows})
         return found

@@ -1,4 +1,4 @@
-"""What a user's own process may do with the files of a tree: the answers of lstat(2), access(2) and a walk."""
+"""Rights of a user to the files of a tree, as its own process finds them: the answers of lstat(2), access(2) and a walk."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ REACH, READ, SEARCH = 1, 2, 4
 
 @dataclass
 class Powers:
-    """What one user may do, as its process found."""
+    """Rights of one user, as its process found them."""
 
     flags: bytes = b""
     """For each path: `REACH` if lstat(2) succeeds, `READ` and `SEARCH` as access(2) says."""
@@ -26,8 +26,8 @@ class Powers:
     """For each stand-in of an object: 1 if access(2) lets the user read it."""
 
 
-def ask(person: Person, root: str, paths: list[str], through: list[str], objects: list[str]) -> Powers:
-    """Starts a process of that user, without any capability, and returns what it may do."""
+def query_process(person: Person, root: str, paths: list[str], through: list[str], objects: list[str]) -> Powers:
+    """Starts a process of that user, without any capability, and returns its rights."""
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
@@ -68,7 +68,12 @@ def look(root: str, paths: list[str], through: list[str], objects: list[str]) ->
         if os.access(path, os.X_OK, follow_symlinks=False):
             bits |= SEARCH
         flags[place] = bits
-    return Powers(bytes(flags), walk(root), [(path, follow(path)) for path in through], bytes(os.access(path, os.R_OK) for path in objects))
+    return Powers(
+        bytes(flags),
+        walk(root),
+        [(path, follow(path)) for path in through],
+        bytes(os.access(path, os.R_OK) for path in objects),
+    )
 
 
 def walk(root: str) -> list[str]:
@@ -99,8 +104,8 @@ def follow(path: str) -> int | str:
         return errno.errorcode[e.errno or 0]
 
 
-class Sight:
-    """What a user may see of a tree, as its process found."""
+class UserView:
+    """The part of a tree that a user may see, as its process found."""
 
     def __init__(self, person: Person, known: dict[str, Entry], powers: Powers, objects: list[str]) -> None:
         self.person, self.known = person, known
@@ -127,7 +132,8 @@ class Sight:
         return self.known[path].inode in self.inodes
 
     def searches_above(self, path: str) -> bool:
-        """Whether the user may search the directory that remains of the path of a removed file, which then goes by its own last state."""
-        while path not in self.known:
-            path = path.rpartition("/")[0]
-        return path in self.searchable
+        """Whether the user may search what remains of the directories of a removed file, which goes by its last state."""
+        above = path.rpartition("/")[0]
+        while above not in self.known:
+            above = above.rpartition("/")[0]
+        return above in self.searchable

@@ -63,9 +63,17 @@ class Service:
     def run(self, *words: str, person: Person | None = None, check: bool = True) -> subprocess.CompletedProcess:
         """Runs a command as user 0 or as another user."""
         line, descriptor = self.command(*words)
-        who = {} if person is None else {"user": person.uid, "group": person.gids[0], "extra_groups": list(person.gids)}
         done = subprocess.run(
-            line, pass_fds=[descriptor], env=self.environment, cwd="/", capture_output=True, check=False, timeout=PATIENCE, **who
+            line,
+            pass_fds=[descriptor],
+            env=self.environment,
+            cwd="/",
+            capture_output=True,
+            check=False,
+            timeout=PATIENCE,
+            user=person.uid if person else None,
+            group=person.gids[0] if person else None,
+            extra_groups=list(person.gids) if person else None,
         )
         if check and done.returncode:
             raise RuntimeError(f"esker {' '.join(words)}: exit code {done.returncode}\n{done.stderr.decode(errors='replace')}")
@@ -112,7 +120,9 @@ class Service:
     def send(self, token: str, method: str, target: str, body: bytes | None, headers: Sequence[tuple[str, str]]) -> Answer:
         connection = self.connections.setdefault(token, http.client.HTTPConnection(self.address, timeout=PATIENCE))
         try:
-            connection.putrequest(method, target, skip_host=any(name == "Host" for name, _ in headers), skip_accept_encoding=True)
+            connection.putrequest(
+                method, target, skip_host=any(name == "Host" for name, _ in headers), skip_accept_encoding=True
+            )
             if not any(name == "Authorization" for name, _ in headers):
                 connection.putheader("Authorization", f"Bearer {token}")
             for name, value in headers:

@@ -15,9 +15,9 @@ FIRST_UID, FIRST_GID = 20_000, 30_000
 ACCESS, DEFAULT = "system.posix_acl_access", "system.posix_acl_default"
 TOKEN_LETTERS = "abcdefghijklmnopqrstuvwxyz234567"
 TOKEN_LENGTH = 12
-"""Length of a token, which begins with `zq`. Each name has its own, so that a name that an answer must not have is found by searching for it."""
+"""Length of a token, which begins with `zq`. Each name has its own, so that a search finds hidden names."""
 TOKENS = re.compile(rf"zq[{TOKEN_LETTERS}]{{{TOKEN_LENGTH - 2}}}")
-DIRECTORY_MODES = [0o750, 0o711, 0o700, 0o770, 0o1777, 0o2775, 0o2770, 0o710, 0o744, 0o311, 0o000, 0o5755, 0o3777]
+DIRECTORY_MODES = [0o750, 0o711, 0o700, 0o770, 0o1777, 0o2775, 0o2770, 0o710, 0o744, 0o311, 0o000, 0o705, 0o707, 0o5755, 0o3777]
 FILE_MODES = [0o640, 0o600, 0o444, 0o000, 0o060, 0o604, 0o4755, 0o2755, 0o1644, 0o111]
 KINDS = {stat.S_IFDIR: "directory", stat.S_IFREG: "file", stat.S_IFLNK: "symlink", stat.S_IFIFO: "fifo"}
 
@@ -54,7 +54,15 @@ class Entry:
     def attributes(self) -> tuple:
         """Returns the attributes that a server shows. Those of a directory that follow from its entries are left out."""
         plain = self.kind != "directory"
-        return (self.kind, f"{self.mode:04o}", self.uid, self.gid, self.size if plain else None, self.links if plain else None, self.target)
+        return (
+            self.kind,
+            f"{self.mode:04o}",
+            self.uid,
+            self.gid,
+            self.size if plain else None,
+            self.links if plain else None,
+            self.target,
+        )
 
 
 def token_of(path: str) -> str:
@@ -168,7 +176,7 @@ class Tree:
         return path
 
     def grow(self, entries: int) -> None:
-        directories, files = [self.root], []
+        directories, files = [self.root], list[str]()
         # Directories directly below the root are open, so that each user sees a part of the tree.
         for _ in range(4):
             path = f"{self.root}/{self.name()}"
@@ -193,18 +201,22 @@ class Tree:
         return found
 
     def change(self, known: dict[str, Entry], count: int) -> Iterator[tuple[str, ...]]:
-        """Makes changes, of which each is returned as `mv FROM TO`, `chmod MODE PATH` or another word with paths before it is made."""
+        """Makes changes. Each is returned before it is made, as a word with paths: `mv FROM TO`, `rights PATH`, …"""
         rng = self.rng
         directories = [path for path, one in known.items() if one.kind == "directory" and path != self.root]
         plain = [path for path, one in known.items() if one.kind == "file"]
         for _ in range(count):
-            kind = rng.choice(["rights", "rights", "rights", "directory", "directory", "move", "move_directory", "link", "unlink", "create"])
+            kind = rng.choice(
+                ["rights", "rights", "rights", "directory", "directory", "move", "move_directory", "link", "unlink", "create"]
+            )
             path = rng.choice(directories if kind in ("directory", "move_directory") else plain)
             if not os.path.lexists(path):
                 # It is in a directory that was moved.
                 continue
             to = f"{rng.choice([self.root, *directories])}/{self.name()}"
-            if kind in ("move", "move_directory", "link") and (not os.path.isdir(os.path.dirname(to)) or f"{to}/".startswith(f"{path}/")):
+            if kind in ("move", "move_directory", "link") and (
+                not os.path.isdir(os.path.dirname(to)) or f"{to}/".startswith(f"{path}/")
+            ):
                 continue
             if kind in ("rights", "directory"):
                 yield ("rights", path)
