@@ -35,6 +35,8 @@ from visibility_check.tree import Person, Tree, people
 ROOT = Path(__file__).resolve().parent.parent
 INSIDE = "ESKER_VISIBILITY_CHECK_INSIDE"
 """Environment variable of a process that is in the user namespace already."""
+KEYS = 2
+"""Users of each seed who also have an SSH key, run commands, listen to events and lie."""
 
 
 def arguments() -> argparse.Namespace:
@@ -94,6 +96,7 @@ class Seed:
         self.tree.grow(self.options.entries)
         tokens = {person: self.service.grant("--as", person.text()) for person in self.people}
         owner = self.service.grant("--role", "write")
+        keys = {person: self.service.grant_key(person) for person in self.people[:KEYS]}
         self.service.start()
         try:
             self.read_tree()
@@ -105,7 +108,7 @@ class Seed:
                 if round_number:
                     self.change(known)
                     known = self.tree.snapshot()
-                self.compare(recorder, known, tokens, last=round_number == self.options.rounds)
+                self.compare(recorder, known, tokens, keys, last=round_number == self.options.rounds)
         finally:
             self.service.stop()
 
@@ -124,7 +127,7 @@ class Seed:
                 moved += done.returncode == 0
         self.read_tree()
 
-    def compare(self, recorder: Recorder, known: dict, tokens: dict[Person, str], last: bool) -> None:
+    def compare(self, recorder: Recorder, known: dict, tokens: dict[Person, str], keys: dict[Person, Path], last: bool) -> None:
         paths, objects = list(known), list(recorder.stand_ins)
         through = paths_through(known, self.rng, 12)
         scene = Scene(self.service, recorder, known, recorder.facts(), self.rng, self.options.sample)
@@ -139,10 +142,11 @@ class Seed:
         try:
             for one in questions.values():
                 one.everything(self.options.share)
-            some = self.rng.sample(list(questions.values()), min(2, len(questions)))
+            some = [questions[person] for person in keys]
             events.compare(scene, some)
             for one in some:
-                commands.compare(one)
+                commands.Commands(one, str(self.service.database), attached=True).compare()
+                commands.Commands(one, self.service.with_key(keys[one.view.person]), attached=False).compare()
             if last:
                 for one in some[: 2 if self.options.share == 1 else 1]:
                     lies.compare(one, [other.view.person for other in questions.values()])

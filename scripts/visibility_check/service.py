@@ -82,6 +82,18 @@ class Service:
     def grant(self, *words: str) -> str:
         return self.run("grant", str(self.database), "--token", *words).stdout.decode().strip()
 
+    def grant_key(self, person: Person) -> Path:
+        """Makes an SSH key that is bound to a user."""
+        key = self.folder / f"key-{person.uid}"
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
+        self.run("grant", str(self.database), "--key", f"{key}.pub", "--as", person.text())
+        return key
+
+    def with_key(self, key: Path) -> str:
+        """Returns the address of the server for a client with this key."""
+        known = urllib.parse.quote(str(self.folder / "known_hosts"))
+        return f"esker://{self.address}?key={urllib.parse.quote(str(key))}&ssh=on&trust-new-host&known-hosts={known}"
+
     def start(self) -> None:
         config, port = self.folder / "server.toml", self.folder / "port"
         config.write_text(CONFIG)
