@@ -4,4 +4,4 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-timeout 3600 scripts/visibility-check.py --seed "${ESKER_VISIBILITY_SEED:-1}" --seeds 20 --entries 600 --users 10 --share 0.2
+timeout 3600 scripts/visibility-check.py --seed "${ESKER_VISIBILITY_SEED:-1}" --seeds 20 --entries 400 --users 8 --share 0.2
