@@ -69,6 +69,8 @@ test-long: setup darshan-logs origin-servers ## test many more random histories,
 	for faults in kill,pause,cut,etcd kill,pause,cut,etcd,clock; do
 	    ESKER_BIN=$(abspath $(or $(CARGO_TARGET_DIR),target))/release/esker scripts/cluster-check.py --seconds $${ESKER_CLUSTER_SECONDS:-600} --seed $${ESKER_CLUSTER_SEED:-$$RANDOM} --faults $$faults
 	done
+	ESKER_BIN=$(abspath $(or $(CARGO_TARGET_DIR),target))/release/esker scripts/visibility-check.py --seed $${ESKER_VISIBILITY_SEED:-$$RANDOM} --seeds $${ESKER_VISIBILITY_TREES:-1000} --entries 400 --share 0.5
+	ESKER_BIN=$(abspath $(or $(CARGO_TARGET_DIR),target))/release/esker scripts/visibility-check.py --seed $${ESKER_VISIBILITY_SEED:-$$RANDOM} --entries 100000 --users 50 --groups 30
 	ESKER_ETCD=$${ESKER_ETCD:-$${ESKER_FTP_SERVERS_DIR:-target/ftp-servers}/etcd-server/usr/bin/etcd} $(abspath $(or $(CARGO_TARGET_DIR),target))/release/esker bench cluster soak --minutes $${ESKER_SOAK_MINUTES:-30} $(abspath $(or $(CARGO_TARGET_DIR),target))
 
 .PHONY: test-spark

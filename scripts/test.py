@@ -49,6 +49,7 @@ SCRIPTS = [
     "catalogues",
     "mcp",
     "cluster",
+    "visibility",
     "workflows",
     "docs",
 ]

@@ -176,7 +176,9 @@ impl<R: NameRows + ?Sized> Resolver<'_, R> {
     pub(crate) fn directory(&self, path: &NamePath) -> Result<Arc<Directory>> {
         if let Some(directory) = self.cached(path.as_bytes()) {
             if let Some(parent) = &directory.parent {
-                parent.demand_search(self.principal)?;
+                // The error names the requested path, as for one that does not exist.
+                let searched = parent.demand_search(self.principal);
+                searched.map_err(|e| e.errno.at(path))?;
             }
             return Ok(directory);
         }

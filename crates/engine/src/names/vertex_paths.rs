@@ -152,11 +152,15 @@ impl FileState {
         }
     }
 
-    /// Returns the present path as the key of the vertex, if it is a live file.
+    /// Returns the present path as the key of the vertex, if it is a live file. A removed file has its last path for a principal that does
+    /// not see everything: the stored key may name directories that are closed to it.
     pub(crate) fn key(&self, principal: Option<&Principal>) -> Option<String> {
         match self {
             Self::Live(place) => Some(key_of(place.path(principal))),
-            Self::Unknown | Self::Gone(_) | Self::Inconsistent => None,
+            Self::Gone(place) => {
+                Principal::limited(principal).map(|limited| key_of(place.path(Some(limited))))
+            }
+            Self::Unknown | Self::Inconsistent => None,
         }
     }
 }

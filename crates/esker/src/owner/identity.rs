@@ -191,24 +191,21 @@ impl Identity {
         Ok(())
     }
 
-    /// Sets a missing principal to the peer; refuses any other principal.
+    /// Sets the principal to the peer with all of its groups; refuses another user. Groups that a caller leaves out count as well: a mode
+    /// may permit others what it denies to a group.
     fn put(&self, slot: &mut Option<Principal>) -> Result<()> {
         let Self::Other { principal, owner } = self else {
             return Ok(());
         };
         match slot {
-            None => *slot = Some(principal.clone()),
-            // A caller may name fewer groups than it has.
-            Some(claimed) if claimed.uid == principal.uid => {
-                claimed.gids.retain(|g| principal.gids.contains(g));
-            }
-            Some(claimed) => {
+            Some(claimed) if claimed.uid != principal.uid => {
                 return Err(Error::Target(format!(
                     "user {} may not ask on behalf of user {}: only user 0 and user {owner}, who owns the database, may; leave out \
                      --as",
                     principal.uid, claimed.uid
                 )));
             }
+            _ => *slot = Some(principal.clone()),
         }
         Ok(())
     }
@@ -316,16 +313,14 @@ mod tests {
             ada().admit(stat(None)).unwrap(),
             stat(Some(principal.clone()))
         );
-        // Groups that the peer is not in are dropped.
-        let claimed = Principal {
-            uid: 1001,
-            gids: vec![0, 7],
-        };
-        let own = Principal {
-            uid: 1001,
-            gids: vec![7],
-        };
-        assert_eq!(ada().admit(stat(Some(claimed))).unwrap(), stat(Some(own)));
+        // Neither a group of others nor the lack of an own one changes anything.
+        for gids in [vec![0, 7], vec![7], Vec::new()] {
+            let claimed = Principal { uid: 1001, gids };
+            assert_eq!(
+                ada().admit(stat(Some(claimed))).unwrap(),
+                stat(Some(own_all()))
+            );
+        }
         let changes = ada().admit(Request::Change(Changes::default())).unwrap();
         assert_eq!(
             changes,

@@ -19,23 +19,21 @@ pub(crate) struct BoundUser {
 }
 
 impl BoundUser {
-    /// Returns the principal for a request that names `said`. A bound client may name a subset of its user's groups; another user is an
-    /// error.
+    /// Returns the principal for a request that names `said`: the bound user with all groups. Another user is an error. Groups that a
+    /// client names do not count, and neither do those that it leaves out: a mode may permit others what it denies to a group.
     pub(crate) fn principal(&self, said: Option<Principal>) -> Result<Option<Principal>, String> {
         let Some(user) = &self.user else {
             return Ok(said);
         };
         match said {
-            None => Ok(Some(user.clone())),
-            Some(mut said) if said.uid == user.uid => {
-                said.gids.retain(|gid| user.gids.contains(gid));
+            Some(said) if said.uid != user.uid && self.impersonates && said.uid > 0 => {
                 Ok(Some(said))
             }
-            Some(said) if self.impersonates && said.uid > 0 => Ok(Some(said)),
-            Some(said) => Err(format!(
+            Some(said) if said.uid != user.uid => Err(format!(
                 "the key or token is bound to user {}, and cannot ask on behalf of user {}: leave out `uid` (--as)",
                 user.uid, said.uid
             )),
+            _ => Ok(Some(user.clone())),
         }
     }
 
@@ -175,8 +173,11 @@ mod tests {
             bound().principal(None),
             Ok(Some(principal(1002, &[100, 7])))
         );
-        let said = Some(principal(1002, &[7, 0]));
-        assert_eq!(bound().principal(said), Ok(Some(principal(1002, &[7]))));
+        // Neither a group of others nor the lack of an own one changes anything.
+        for gids in [&[7, 0][..], &[7], &[]] {
+            let said = Some(principal(1002, gids));
+            assert_eq!(bound().principal(said), Ok(bound().user));
+        }
         let refused = bound().principal(Some(principal(0, &[]))).unwrap_err();
         assert!(refused.contains("bound to user 1002"), "{refused}");
         let portal = BoundUser {

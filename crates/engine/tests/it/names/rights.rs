@@ -1,13 +1,14 @@
 //! Rights that a user cannot give a file: the object of another file as its content, and attributes reserved to the superuser.
 
-use super::{change, directory, errno, path, small, sound, stat, touch};
-use esker_engine::Engine;
+use super::graph::vertex;
+use super::{change, directory, errno, path, rename, small, sound, stat, touch};
+use esker_engine::{Engine, View};
 use esker_model::namespace::{
     Change, Content, Errno, Name, Namespace as _, NewFile, Open, OpenFile, SetAttributes,
     SubtreeBuilder,
 };
 use esker_model::object::Principal;
-use esker_model::{NeverCancel, Result};
+use esker_model::{Batch, GraphRead as _, GraphWrite as _, NeverCancel, Op, Result, Version};
 use std::ops::ControlFlow;
 
 fn user() -> Principal {
@@ -189,5 +190,67 @@ fn attributes_of_a_new_file_are_those_that_its_maker_may_set() {
     let make = Change::Create(path("/g"), with("security.capability"));
     change(engine, None, make).unwrap();
     assert_eq!(stat(engine, "/g").unwrap().xattrs.len(), 1);
+    sound(engine);
+}
+
+/// If a directory was cached, the error named the closed directory above it; for a name that does not exist, it named the requested
+/// path. So a user could find out which directories there are in a closed one.
+#[test]
+fn the_error_is_the_same_whether_or_not_a_directory_exists() {
+    let small = small();
+    let engine = &small.engine;
+    change(
+        engine,
+        None,
+        Change::Create(path("/closed"), directory(0o700)),
+    )
+    .unwrap();
+    change(
+        engine,
+        None,
+        Change::Create(path("/closed/here"), directory(0o755)),
+    )
+    .unwrap();
+    let list = |principal: Option<&Principal>, at: &str| {
+        engine.list(principal, &path(at), None, &mut |_, _| {
+            ControlFlow::Continue(())
+        })
+    };
+    // The owner's request fills the cache.
+    list(None, "/closed/here").unwrap();
+    let refused = |at: &str| list(Some(&user()), at).unwrap_err().to_string();
+    assert_eq!(
+        refused("/closed/here").replace("here", "none"),
+        refused("/closed/none")
+    );
+    assert!(refused("/closed/here").starts_with("/closed/here: "));
+}
+
+/// A removed file was shown under its first path, also if it had been moved out of a closed directory: the names in there were visible to
+/// all who saw the file in its last place.
+#[test]
+fn a_removed_file_does_not_name_a_closed_directory_that_it_left() {
+    let small = small();
+    let engine = &small.engine;
+    let closed = Change::Create(path("/closed"), directory(0o700));
+    change(engine, None, closed).unwrap();
+    touch(engine, "/closed/private");
+    let file = vertex(engine, "file:/closed/private");
+    let mut batch = Batch::new();
+    let key = "/closed/private".to_owned();
+    batch.push(Op::EnsureVertex { vertex: file, key });
+    engine.apply(batch).unwrap();
+    let shown = |principal: Option<&Principal>| {
+        let view = View::new(engine, principal);
+        let read = view.read_vertices(&[file.id], Version::MAX).unwrap();
+        read[0].as_ref().map(|v| (v.key.clone(), v.deleted))
+    };
+    assert_eq!(shown(Some(&user())), None);
+    rename(engine, "/closed/private", "/left").unwrap();
+    let left = |deleted| Some(("/left".to_owned(), deleted));
+    assert_eq!(shown(Some(&user())), left(false));
+    change(engine, None, Change::Unlink(path("/left"))).unwrap();
+    assert_eq!(shown(Some(&user())), left(true));
+    assert_eq!(shown(None), Some(("/closed/private".to_owned(), true)));
     sound(engine);
 }
