@@ -1658,7 +1658,7 @@ export interface components {
             /** @enum {string} */
             role: "read" | "write" | "admin";
             /** @enum {string} */
-            how: "process" | "key" | "token" | "session";
+            how: "process" | "key" | "certificate" | "local" | "munge" | "token" | "session" | "server";
             server: {
                 version: string;
                 target: string;

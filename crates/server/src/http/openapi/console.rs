@@ -442,7 +442,19 @@ pub(super) fn schemas() -> Vec<(&'static str, Json)> {
             object_of([
                 ("who", text()),
                 ("role", one_of(&["read", "write", "admin"])),
-                ("how", one_of(&["process", "key", "token", "session"])),
+                (
+                    "how",
+                    one_of(&[
+                        "process",
+                        "key",
+                        "certificate",
+                        "local",
+                        "munge",
+                        "token",
+                        "session",
+                        "server",
+                    ]),
+                ),
                 (
                     "server",
                     object_of([
