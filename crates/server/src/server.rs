@@ -464,10 +464,7 @@ fn wait(limit: Duration, mut done: impl FnMut() -> bool) -> bool {
 impl RunningServer {
     fn outboxes(&self) -> Vec<Arc<Outbox>> {
         let outboxes = self.outboxes.lock().unwrap_or_else(PoisonError::into_inner);
-        outboxes
-            .iter()
-            .filter_map(Weak::upgrade)
-            .collect()
+        outboxes.iter().filter_map(Weak::upgrade).collect()
     }
 
     fn stop(mut self) -> Result<bool> {

@@ -17,10 +17,7 @@ pub(super) const TIME_MAX: Duration = Duration::from_secs(5);
 const END_POLL: Duration = Duration::from_millis(1);
 
 /// Decodes a credential by the program `unmunge`.
-pub(super) fn unmunge(
-    credential: &str,
-    socket: Option<&Path>,
-) -> Result<MungeUser, MungeFailure> {
+pub(super) fn unmunge(credential: &str, socket: Option<&Path>) -> Result<MungeUser, MungeFailure> {
     let mut command = Command::new("unmunge");
     command.args(["-k", "STATUS,UID,LENGTH"]);
     if let Some(socket) = socket {

@@ -232,7 +232,10 @@ mod tests {
             request(Call::Share(proto::ShareRequest { principal, call }))
         };
         let bound_share = bound().bind(share(None), "share");
-        assert_eq!(bound_share, Ok(share(principal_out(Some(&principal(1002, &[100, 7]))))));
+        assert_eq!(
+            bound_share,
+            Ok(share(principal_out(Some(&principal(1002, &[100, 7])))))
+        );
         let other = principal_out(Some(&principal(1003, &[])));
         assert!(bound().bind(share(other), "share").is_err());
         for call in [

@@ -5,7 +5,7 @@ use crate::sparql::QUERY;
 use esker::Database;
 use esker_access::token::TokenRights;
 use esker_access::{Role, grants};
-use esker_model::namespace::{Change, Namespace as _, NamePath, NewFile};
+use esker_model::namespace::{Change, NamePath, Namespace as _, NewFile};
 use esker_model::object::Principal;
 use esker_model::sharing::{ShareRequest, SharedLineage, SharingTerms};
 use esker_model::{
@@ -40,7 +40,9 @@ fn fill(database: &Database) {
     ] {
         let make = NewFile::new(0o10_0600, uid, 0);
         let path = NamePath::parse(at.as_bytes()).unwrap();
-        let made = database.change(None, &[Change::Create(path, make)]).unwrap();
+        let made = database
+            .change(None, &[Change::Create(path, make)])
+            .unwrap();
         assert!(made.iter().all(Result::is_ok), "{made:?}");
         let file = vertex(database, &format!("file:{at}"));
         let key = at.to_owned();
@@ -76,14 +78,17 @@ fn share(database: &Database, by: i64) -> SharedLineage {
         gids: Vec::new(),
     };
     let mine = database.on_behalf_of(Some(&by));
-    mine.share(request(database, &[1002]), &NeverCancel).unwrap()
+    mine.share(request(database, &[1002]), &NeverCancel)
+        .unwrap()
 }
 
 /// Files that a user finds by search, in the metadata graph and by reading them.
 fn found_files(served: &Served, uid: i64) -> [Vec<String>; 3] {
     let (_, found) = served.json("GET", &format!("/api/v1/search?type=File&uid={uid}"), "");
     let matches = found["matches"].as_u64().unwrap();
-    let suggested = served.json("GET", &format!("/api/v1/suggest?q=/&uid={uid}"), "").1;
+    let suggested = served
+        .json("GET", &format!("/api/v1/suggest?q=/&uid={uid}"), "")
+        .1;
     let mut suggested: Vec<String> = suggested["items"]
         .as_array()
         .unwrap()
@@ -101,7 +106,11 @@ fn found_files(served: &Served, uid: i64) -> [Vec<String>; 3] {
         let path = format!("/api/v1/vertex?id=file:{at}&uid={uid}");
         served.http("GET", &path, "").0 == 200
     });
-    [suggested, labels, read.map(|at| format!("file:{at}")).collect()]
+    [
+        suggested,
+        labels,
+        read.map(|at| format!("file:{at}")).collect(),
+    ]
 }
 
 #[test]
@@ -157,7 +166,9 @@ async fn call(
         }),
         call: Some(call),
     };
-    let answer = EskerClient::with_interceptor(channel, show).share(request).await;
+    let answer = EskerClient::with_interceptor(channel, show)
+        .share(request)
+        .await;
     match answer {
         Ok(reply) => Ok(reply.into_inner().shares),
         Err(status) => Err(status.code()),
@@ -213,7 +224,10 @@ fn bound_users_share_in_their_own_name_alone() {
         let missing = call(address, &cy, None, request.clone()).await;
         assert_eq!(missing, Err(Code::NotFound));
         assert_eq!(call(address, &cy, None, list()).await, Ok(Vec::new()));
-        assert_eq!(call(address, &cy, None, revoke.clone()).await, Ok(Vec::new()));
+        assert_eq!(
+            call(address, &cy, None, revoke.clone()).await,
+            Ok(Vec::new())
+        );
         assert_eq!(call(address, &ada, None, list()).await, Ok(made.clone()));
         assert_eq!(call(address, &ada, None, revoke).await, Ok(made.clone()));
         assert_eq!(call(address, &ada, None, list()).await, Ok(Vec::new()));
