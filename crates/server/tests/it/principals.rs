@@ -209,7 +209,10 @@ fn other_users_of_the_machine_need_no_key_if_the_server_says_so() {
     let via = ["-s", "-H", "Via: 1.1 proxy", &url];
     let forwarded = centre.as_daemon("curl").args(via).output().unwrap();
     let forwarded = String::from_utf8_lossy(&forwarded.stdout).into_owned();
-    assert!(forwarded.contains("passed on by another program"), "{forwarded}");
+    assert!(
+        forwarded.contains("passed on by another program"),
+        "{forwarded}"
+    );
     drop(centre);
     // A proxy of the machine connects for others.
     let by_socket = AccessSettings {
