@@ -3,7 +3,7 @@
 use crate::settings::{Quota, QuotaKind, Quotas, Settings, ShareSettings};
 use crate::shares::Share;
 use esker_model::object::Principal;
-use nix::unistd::{Group, User};
+use esker_access::accounts::Accounts;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -93,9 +93,9 @@ fn id_of(name: &str, of_group: bool) -> Option<i64> {
         return Some(id.into());
     }
     let id = if of_group {
-        Group::from_name(name).ok()??.gid.as_raw()
+        Accounts::system().group_id(name).ok()?
     } else {
-        User::from_name(name).ok()??.uid.as_raw()
+        Accounts::system().by_login(name).ok()?.uid
     };
     Some(id.into())
 }
