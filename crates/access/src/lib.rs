@@ -20,6 +20,7 @@ mod file;
 pub mod grants;
 pub mod host_key;
 pub mod identity;
+pub mod jwt;
 pub mod known_hosts;
 mod options;
 pub mod origin_check;
@@ -34,7 +35,7 @@ mod strict;
 pub mod tls;
 pub mod token;
 
-pub use file::{Folder, RightsFolder};
+pub use file::{Folder, RightsFolder, own_folder, read_secret, replace as replace_file};
 pub use host_key::HostKey;
 pub use identity::{Identities, Identity};
 pub use options::time_text;

@@ -1,5 +1,6 @@
 //! Settings of a server. Plain data; `config` reads them from a file.
 
+use crate::settings_oidc::OidcSettings;
 use esker::rdf::Services;
 use esker_access::slots::CONNECTIONS;
 use esker_model::filter::Expr;
@@ -42,6 +43,8 @@ pub struct Settings {
     pub catalogue: Catalogue,
     /// Settings of the process's traces.
     pub tracing: Tracing,
+    /// Settings of logins by a provider of OpenID Connect; `None` for no such logins.
+    pub oidc: Option<OidcSettings>,
 }
 
 /// Settings of the traces that a server sends.
@@ -251,6 +254,7 @@ impl Default for Settings {
             access: AccessSettings::default(),
             catalogue: Catalogue::default(),
             tracing: Tracing::default(),
+            oidc: None,
         }
     }
 }

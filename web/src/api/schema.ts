@@ -1656,7 +1656,9 @@ export interface components {
             /** @enum {string} */
             role: "read" | "write" | "admin";
             /** @enum {string} */
-            how: "process" | "key" | "token" | "session";
+            how: "process" | "key" | "token" | "session" | "server" | "oidc";
+            user: string | null;
+            name: string | null;
             server: {
                 version: string;
                 target: string;
@@ -1664,6 +1666,14 @@ export interface components {
                 kind: "folder" | "cluster";
                 pid: number;
             };
+        };
+        OidcProvider: {
+            issuer: string;
+            name: string;
+            client_id: string;
+            scopes: string;
+            audience: string | null;
+            login: string;
         };
         Sites: {
             tiers: {

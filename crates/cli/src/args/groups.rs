@@ -60,6 +60,8 @@ const GROUPS: [(&str, &[&str]); 7] = [
             "mcp",
             "grant",
             "revoke",
+            "login",
+            "logout",
             "cluster",
             "placement",
             "site",

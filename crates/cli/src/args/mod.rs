@@ -13,6 +13,7 @@ mod find;
 mod groups;
 mod harvest;
 mod import;
+mod login;
 mod mcp;
 mod mount;
 mod namespace;
@@ -54,6 +55,7 @@ pub(crate) use import::{
     ImportArgs, ImportCommand, ImportDarshanArgs, ImportGrapharArgs, ImportOpenLineageArgs,
     ImportSacctArgs, ImportTableArgs, ImportTreeArgs, TableFormatArg, TableKind,
 };
+pub(crate) use login::{LoginArgs, LogoutArgs};
 pub(crate) use mcp::McpArgs;
 pub(crate) use mount::{MountArgs, UmountArgs};
 pub(crate) use namespace::{
@@ -244,6 +246,10 @@ pub(crate) enum Command {
     Grant(GrantArgs),
     /// Revoke the rights of a key, a token or a session
     Revoke(RevokeArgs),
+    /// Log in at a server by its OpenID provider
+    Login(LoginArgs),
+    /// Forget a login
+    Logout(LogoutArgs),
     /// Run several servers as one database
     Cluster(ClusterArgs),
     /// Run a cache of remote metadata; make and replay its traces

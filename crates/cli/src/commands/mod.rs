@@ -30,6 +30,7 @@ mod index;
 mod init;
 mod lineage;
 mod link;
+mod login;
 mod man;
 mod mcp;
 pub(crate) mod mount;
@@ -221,6 +222,8 @@ fn run_command(
         Command::Index(args) => index::run(&args.command, context),
         Command::Grant(args) => grant::grant(&args, context),
         Command::Revoke(args) => grant::revoke(&args, context),
+        Command::Login(args) => login::login(&args, context),
+        Command::Logout(args) => login::logout(&args, context),
         Command::Schema(args) => schema::run(&args, context),
         Command::Stats(args) => stats::run(&args, context),
         Command::Ls(args) if remote::is_remote(&args.target.target, &args.remote) => {

@@ -2,6 +2,7 @@
 
 use super::{Access, ClientIdentity, ClientRights, Proof};
 use crate::http::{Bound, Session};
+use crate::oidc::{OidcLogin, is_jwt};
 use crate::settings::Loopback;
 use axum::body::Body;
 use esker_access::origin_check::{ForeignRequest, OriginHeaders};
@@ -64,6 +65,8 @@ struct ProvenKey {
 pub(crate) struct Requester {
     pub(crate) caller: Arc<Caller>,
     token: Option<Arc<str>>,
+    /// User whom a provider of OpenID Connect names in the token, or why the token is refused; `None` for other tokens.
+    login: Option<Result<Arc<OidcLogin>, Arc<str>>>,
     /// Cookie of a session, from the request.
     cookie: Option<Arc<str>>,
     /// Whether a browser sent the request for a page of another origin.
@@ -169,7 +172,7 @@ impl Caller {
     }
 
     /// Whether others on the network may read what the client sends.
-    fn is_unencrypted_remote(&self) -> bool {
+    pub(crate) fn is_unencrypted_remote(&self) -> bool {
         !self.encrypted && !self.address().to_canonical().is_loopback()
     }
 
@@ -280,10 +283,33 @@ impl Requester {
         Self {
             caller: Arc::clone(caller),
             token,
+            login: None,
             cookie: crate::http::cookie(request.headers(), caller.encrypted()).map(Into::into),
             is_cross_site: headers.is_crossed(),
             foreign: access.foreign(&headers, request.uri().path()),
         }
+    }
+
+    /// Returns the check of a token that a provider of OpenID Connect has issued, if the request has one; it may wait for the provider.
+    pub(crate) fn check_login(
+        &self,
+        access: &Access,
+    ) -> Option<impl Future<Output = Result<Arc<OidcLogin>, Arc<str>>> + Send + use<>> {
+        let oidc = Arc::clone(access.oidc()?);
+        let token = self.token.clone().filter(|token| is_jwt(token))?;
+        if self.caller.is_unencrypted_remote() {
+            return None;
+        }
+        Some(async move {
+            let checked = tokio::task::spawn_blocking(move || oidc.bearer(&token)).await;
+            let failed = || "the server could not check the token".into();
+            checked.map_err(|_| failed())?.map_err(Into::into)
+        })
+    }
+
+    /// Notes the result of [`Self::check_login`].
+    pub(crate) fn set_login(&mut self, login: Result<Arc<OidcLogin>, Arc<str>>) {
+        self.login = Some(login);
     }
 
     /// Identity by which requests in progress are counted per client: a user of this machine, a token, a session, a key, else an address.
@@ -309,6 +335,9 @@ impl Requester {
     pub(super) fn description(&self) -> String {
         if let Some(proven) = &*self.caller.proven() {
             return key_text(&proven.key);
+        }
+        if let Some(Ok(login)) = &self.login {
+            return login.to_string();
         }
         match (self.caller.kernel_user(), &self.token) {
             (_, Some(_)) => "anyone who has that token".to_owned(),
@@ -381,14 +410,10 @@ impl Requester {
         }
         match access.role_of(&session.identity, self.caller.address()) {
             Ok(granted) => match session.role.lesser(granted.role) {
-                Some(role) => Ok(Some((
-                    session,
-                    ClientRights {
-                        role,
-                        proof: Proof::Session,
-                        ..granted.into()
-                    },
-                ))),
+                Some(role) => {
+                    let rights = session.identity.session_rights(granted, role);
+                    Ok(Some((session, rights)))
+                }
                 None => Err(Denied::forbidden(
                     "role",
                     format!(
@@ -417,7 +442,7 @@ impl Requester {
         let rights = self.allowed(access)?;
         let who = match (rights.proof, self.owner(access)) {
             (Proof::Process, Some(user)) => format!("user {user}"),
-            (Proof::Session, _) => match self.session(access)? {
+            (Proof::Session | Proof::Oidc, _) => match self.session(access)? {
                 Some((session, _)) => session.who,
                 None => self.description(),
             },
@@ -446,6 +471,10 @@ impl Requester {
                 let hash = token::hash_of(shown);
                 name.ok().map(|name| ClientIdentity::Token { hash, name })
             }
+            (Proof::Oidc, ..) => {
+                let login = self.login.as_ref().and_then(|login| login.as_ref().ok());
+                login.map(|login| ClientIdentity::Oidc(Arc::clone(login)))
+            }
             (Proof::Key | Proof::Server, ..) => proven().map(ClientIdentity::Key),
             _ => None,
         };
@@ -468,6 +497,14 @@ impl Requester {
                 "a token was sent without encryption, so others may have seen it: revoke it, and use https".into(),
             ));
         }
+        match &self.login {
+            Some(Ok(login)) => return Self::allowed_by_login(access, login, self.caller.address()),
+            Some(Err(why)) => {
+                self.caller.slot.failed();
+                return Err(Denied::unauthenticated("oidc", why.to_string()));
+            }
+            None => {}
+        }
         match access.rights.of_token(token) {
             Ok((granted, _)) => Ok(ClientRights {
                 proof: Proof::Token,
@@ -484,6 +521,25 @@ impl Requester {
                 )
                 .logged(format!("the token gives no access here: {refused}"))
             }),
+        }
+    }
+
+    /// Returns the rights of a user whom a provider's token names.
+    fn allowed_by_login(
+        access: &Access,
+        login: &Arc<OidcLogin>,
+        from: IpAddr,
+    ) -> Result<ClientRights, Denied> {
+        let identity = ClientIdentity::Oidc(Arc::clone(login));
+        match access.role_of(&identity, from) {
+            Ok(granted) => {
+                let role = granted.role;
+                Ok(identity.session_rights(granted, role))
+            }
+            Err(refused) => {
+                let message = format!("the token of {login}: {}", refused.client_message());
+                Err(Denied::unauthenticated(refused.word(), message))
+            }
         }
     }
 

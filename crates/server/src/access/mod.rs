@@ -1,7 +1,7 @@
 //! Authorization of requests. Each request passes [`Access::admit`] before any other code reads it; [`table`] has the role that it needs.
 //!
 //! A connection is authenticated by the kernel (a process of this machine whose user owns the database, or is root), by a proof of an SSH
-//! key ([`prove`]), or by a token in a request.
+//! key ([`prove`]), or by a token in a request: one of this server, or one of the provider of OpenID Connect that its settings name.
 
 mod bound;
 mod caller;
@@ -15,6 +15,7 @@ pub(crate) use prove::{prove, routes};
 
 use crate::http::{Bound, Sessions};
 use crate::metrics::Metrics;
+use crate::oidc::{Oidc, OidcLogin};
 use crate::settings::{Loopback, Settings};
 use axum::body::Body;
 use caller::Denied;
@@ -22,7 +23,8 @@ use esker_access::grants::RightsEntry;
 use esker_access::host_key::NAME;
 use esker_access::origin_check::{ForeignRequest, OriginHeaders};
 use esker_access::{
-    Folder, Granted, HostKey, KeyData, Refused, Rights, Role, fingerprint, peer, strict_modes, tls,
+    Folder, Granted, HostKey, KeyData, Refused, Rights, Role, fingerprint, peer, rights,
+    strict_modes, time_text, tls,
 };
 use esker_model::object::Principal;
 use esker_model::{Error, Result};
@@ -50,6 +52,8 @@ pub(crate) struct Access {
     metrics: Arc<Metrics>,
     /// Sessions of browsers.
     sessions: Sessions,
+    /// Logins by a provider of OpenID Connect, if the settings name one.
+    oidc: Option<Arc<Oidc>>,
     /// Other origins whose pages may send SPARQL requests.
     origins: Vec<String>,
     /// Address at which the server listens, as `HOST:PORT`, with the host name of its settings.
@@ -74,6 +78,12 @@ impl Access {
             loopback: settings.access.loopback,
             metrics,
             sessions: Sessions::default(),
+            oidc: settings
+                .oidc
+                .as_ref()
+                .map(Oidc::open)
+                .transpose()?
+                .map(Arc::new),
             origins: settings.sparql.origins().map(str::to_owned).collect(),
             authority: OnceLock::new(),
         };
@@ -192,7 +202,13 @@ impl Access {
             ClientIdentity::Key(key) if key == self.host.public().key_data() => Ok(admin),
             ClientIdentity::Key(key) => self.rights.of_key(key, from),
             ClientIdentity::Token { hash, .. } => Ok(self.rights.of_token_hash(hash)?.0),
+            ClientIdentity::Oidc(login) => granted_by_login(login),
         }
+    }
+
+    /// Logins by a provider of OpenID Connect, if the settings name one.
+    pub(crate) fn oidc(&self) -> Option<&Arc<Oidc>> {
+        self.oidc.as_ref()
     }
 
     /// Sessions of browsers with the console.
@@ -209,10 +225,7 @@ impl Access {
             };
             let granted = self.role_of(&session.identity, address).ok()?;
             let role = granted.role.lesser(session.role)?;
-            Some(ClientRights {
-                role,
-                ..ClientRights::from(granted)
-            })
+            Some(session.identity.session_rights(granted, role))
         })
     }
 
@@ -340,6 +353,8 @@ pub(crate) enum Proof {
     Token,
     /// The request had the cookie of a session.
     Session,
+    /// A provider of OpenID Connect authenticated the user, who has a session or sent the provider's token.
+    Oidc,
     /// The client proved the host key of the cluster's servers.
     Server,
 }
@@ -352,6 +367,7 @@ impl Proof {
             Self::Key => "key",
             Self::Token => "token",
             Self::Session => "session",
+            Self::Oidc => "oidc",
             Self::Server => "server",
         }
     }
@@ -422,6 +438,28 @@ pub(crate) enum ClientIdentity {
     Key(KeyData),
     /// A token, of which only the hash is kept.
     Token { hash: String, name: String },
+    /// A user whom a provider of OpenID Connect authenticated.
+    Oidc(Arc<OidcLogin>),
+}
+
+/// Role of a user of this machine whom a provider authenticated.
+fn role_of_user(_name: &str, _groups: &[i64]) -> Role {
+    Role::Read
+}
+
+/// Returns the rights of a user whom a provider authenticated, until the login ends.
+fn granted_by_login(login: &OidcLogin) -> std::result::Result<Granted, Refused> {
+    if login.until <= rights::now() {
+        return Err(Refused::Expired {
+            at: time_text(login.until).unwrap_or_default(),
+        });
+    }
+    Ok(Granted {
+        role: role_of_user(&login.name, &login.principal.gids),
+        user: Some(login.principal.clone()),
+        comment: String::new(),
+        until: Some(login.until),
+    })
 }
 
 impl ClientIdentity {
@@ -431,8 +469,23 @@ impl ClientIdentity {
             Self::User(user) => format!("user {user}"),
             Self::Key(key) => format!("key {}", fingerprint(key)),
             Self::Token { hash, .. } => format!("token {hash}"),
+            Self::Oidc(login) => format!("oidc {}", login.subject),
         };
         *blake3::hash(text.as_bytes()).as_bytes()
+    }
+
+    /// Returns the rights of a session of this identity.
+    pub(crate) fn session_rights(&self, granted: Granted, role: Role) -> ClientRights {
+        let (name, proof) = match self {
+            Self::Oidc(login) => (Some(Arc::clone(&login.name)), Proof::Oidc),
+            Self::User(_) | Self::Key(_) | Self::Token { .. } => (None, Proof::Session),
+        };
+        ClientRights {
+            role,
+            name,
+            proof,
+            ..granted.into()
+        }
     }
 }
 

@@ -104,7 +104,9 @@ async fn next(mut stream: EventStream) -> Option<(String, EventStream)> {
         tokio::time::sleep(POLL).await;
         let access = &stream.service.access;
         let admitted = access.admit(&stream.requester, READ, PATH);
-        if stream.service.closing() || !admitted.is_ok_and(|admitted| admitted.bound() == stream.bound) {
+        if stream.service.closing()
+            || !admitted.is_ok_and(|admitted| admitted.bound() == stream.bound)
+        {
             return None;
         }
         let (from, service) = (stream.place, &stream.service);

@@ -442,7 +442,12 @@ pub(super) fn schemas() -> Vec<(&'static str, Json)> {
             object_of([
                 ("who", text()),
                 ("role", one_of(&["read", "write", "admin"])),
-                ("how", one_of(&["process", "key", "token", "session"])),
+                (
+                    "how",
+                    one_of(&["process", "key", "token", "session", "server", "oidc"]),
+                ),
+                ("user", maybe_text()),
+                ("name", maybe_text()),
                 (
                     "server",
                     object_of([
@@ -452,6 +457,17 @@ pub(super) fn schemas() -> Vec<(&'static str, Json)> {
                         ("pid", integer()),
                     ]),
                 ),
+            ]),
+        ),
+        (
+            "OidcProvider",
+            object_of([
+                ("issuer", text()),
+                ("name", text()),
+                ("client_id", text()),
+                ("scopes", text()),
+                ("audience", maybe_text()),
+                ("login", text()),
             ]),
         ),
         (
