@@ -75,7 +75,7 @@ class Browser:
             return Page(e.code, e.url, e.read().decode())
 
     def fill(self, page: Page, issuer: str, user: str) -> Page:
-        """Fills the forms of the provider's pages until there are none, or another server answers."""
+        """Fills the forms of the provider's pages until a page has no form, or another server answers."""
         for _ in range(10):
             form = Form(page.text)
             if form.action is None or not page.url.startswith(issuer):

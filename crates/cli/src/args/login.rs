@@ -12,7 +12,7 @@ use clap::Args;
                   esker logout esker://login1:7400"
 )]
 pub(crate) struct LoginArgs {
-    /// The server: esker://HOST:PORT
+    /// Address of the server: esker://HOST:PORT
     #[arg(value_name = "ADDRESS")]
     pub(crate) address: String,
 }
@@ -24,7 +24,7 @@ pub(crate) struct LoginArgs {
                   esker logout esker://login1:7400"
 )]
 pub(crate) struct LogoutArgs {
-    /// The server: esker://HOST:PORT
+    /// Address of the server: esker://HOST:PORT
     #[arg(value_name = "ADDRESS")]
     pub(crate) address: String,
 }

@@ -118,7 +118,7 @@ impl StoredTokens {
         };
         serde_json::from_str(&text).map_err(|e| {
             Error::Target(format!(
-                "`{}` is no file of tokens ({e}): remove it, and log in again by `esker login`",
+                "`{}` does not contain tokens ({e}): remove it, and log in again by `esker login`",
                 self.path().display()
             ))
         })

@@ -301,9 +301,10 @@ impl Requester {
             return None;
         }
         Some(async move {
-            let checked = tokio::task::spawn_blocking(move || oidc.bearer(&token)).await;
-            let failed = || "the server could not check the token".into();
-            checked.map_err(|_| failed())?.map_err(Into::into)
+            match tokio::task::spawn_blocking(move || oidc.bearer(&token)).await {
+                Ok(checked) => checked.map_err(Into::into),
+                Err(_) => Err("the server could not check the token".into()),
+            }
         })
     }
 

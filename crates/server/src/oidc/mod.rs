@@ -7,7 +7,7 @@ mod provider_cache;
 mod users;
 
 use crate::settings_oidc::OidcSettings;
-use esker_access::jwt::{ExpectedClaims, TokenClaims, TokenRefused};
+use esker_access::jwt::{CLOCK_SKEW, ExpectedClaims, TokenClaims, TokenRefused};
 use esker_access::{read_secret, rights};
 use esker_model::object::Principal;
 use esker_model::{Error, Result};
@@ -51,8 +51,6 @@ impl fmt::Display for OidcLogin {
     }
 }
 
-type Hash = [u8; 32];
-
 /// Logins by one provider.
 pub(crate) struct Oidc {
     pub(crate) settings: OidcSettings,
@@ -60,7 +58,7 @@ pub(crate) struct Oidc {
     host: Arc<str>,
     provider: ProviderCache,
     /// Tokens that were checked lately, by their hashes.
-    checked: Mutex<HashMap<Hash, (Arc<OidcLogin>, Instant)>>,
+    checked: Mutex<HashMap<[u8; 32], (Arc<OidcLogin>, Instant)>>,
     logins: Semaphore,
 }
 
@@ -149,7 +147,7 @@ impl Oidc {
         Ok(login)
     }
 
-    fn checked(&self) -> MutexGuard<'_, HashMap<Hash, (Arc<OidcLogin>, Instant)>> {
+    fn checked(&self) -> MutexGuard<'_, HashMap<[u8; 32], (Arc<OidcLogin>, Instant)>> {
         self.checked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -158,10 +156,11 @@ impl Oidc {
         let claims = self.verify(token)?;
         let refused = |e: TokenRefused| self.refusal(&e);
         let own = self.settings.client.as_str();
-        let both = [own, self.settings.device_client()];
+        let (console, all) = ([own], [own, self.settings.device_client()]);
+        let clients: &[&str] = if nonce.is_some() { &console } else { &all };
         let expected = ExpectedClaims {
             issuer: &self.settings.issuer,
-            clients: if nonce.is_some() { &[own] } else { &both },
+            clients,
             audience: self.settings.audience.as_deref(),
             nonce,
             now: rights::now(),
@@ -177,7 +176,7 @@ impl Oidc {
             subject: subject.into(),
             name: name.into(),
             principal,
-            until,
+            until: until.saturating_add(CLOCK_SKEW),
             host: Arc::clone(&self.host),
         })
     }

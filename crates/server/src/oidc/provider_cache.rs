@@ -15,7 +15,7 @@ const UNKNOWN_EVERY: Duration = Duration::from_mins(1);
 /// Time for which a failed request is not repeated.
 const FAILURE_KEPT: Duration = Duration::from_secs(5);
 
-/// What one provider has said.
+/// Description and keys of one provider.
 pub(super) struct ProviderCache {
     issuer: String,
     state: Mutex<CacheState>,
@@ -134,7 +134,7 @@ impl ProviderCache {
         Ok(keys)
     }
 
-    /// Asks for keys that `than` does not have, at most once a minute; `None` if there are none.
+    /// Asks for keys that `than` does not have, at most once a minute; `None` without newer keys.
     pub(super) fn newer_keys(&self, than: &Arc<KeySet>) -> Option<Arc<KeySet>> {
         let _asking = lock(&self.asking);
         {

@@ -9,7 +9,7 @@ use std::ffi::CString;
 /// Longest login name in bytes.
 const NAME_MAX: usize = 256;
 
-/// Returns the name, id and groups of the user whom a token names; the error says why there is none.
+/// Returns the name, id and groups of the user whom a token names; the error gives the reason.
 pub(super) fn find(claims: &TokenClaims, by: &UserClaim) -> Result<(String, Principal), String> {
     let failed = |e: nix::Error| format!("the directory of this machine's users failed: {e}");
     let (said, user) = match by {

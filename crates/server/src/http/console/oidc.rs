@@ -227,7 +227,10 @@ pub(in super::super) async fn finish(
         return page(StatusCode::BAD_REQUEST, message);
     };
     if let Some(issuer) = value("iss").filter(|issuer| *issuer != oidc.settings.issuer) {
-        let message = format!("the answer is of `{}`, another provider", shown(&issuer));
+        let message = format!(
+            "the answer is of `{}`, another provider",
+            printable(&issuer)
+        );
         return page(StatusCode::BAD_REQUEST, &message);
     }
     let Some(code) = value("code") else {
@@ -236,8 +239,8 @@ pub(in super::super) async fn finish(
         let message = format!(
             "the OpenID provider `{}` refused it: {} {}",
             oidc.settings.issuer,
-            shown(&error),
-            shown(&words)
+            printable(&error),
+            printable(&words)
         );
         return page(StatusCode::FORBIDDEN, message.trim_end());
     };
@@ -273,7 +276,10 @@ fn enter(service: &Service, requester: &Requester, identity: ClientIdentity) -> 
         Err(refused) => return page(StatusCode::FORBIDDEN, &refused.client_message()),
     };
     let ClientIdentity::Oidc(login) = &identity else {
-        return page(StatusCode::FORBIDDEN, "it is no login by a provider");
+        return page(
+            StatusCode::FORBIDDEN,
+            "the provider has not authenticated the user",
+        );
     };
     let who = login.to_string();
     let lasts = oidc_session(service);
@@ -297,7 +303,7 @@ fn oidc_session(service: &Service) -> Duration {
 }
 
 /// Shortens a text of another server to what is safe to show.
-fn shown(text: &str) -> String {
+fn printable(text: &str) -> String {
     let safe = text.chars().filter(|c| !c.is_control());
     safe.take(SHOWN_MAX).collect()
 }

@@ -30,7 +30,7 @@ impl<T> Default for SecretMap<T> {
 }
 
 impl<T: Expiring> SecretMap<T> {
-    /// Drops expired items.
+    /// Drops items whose time has ended.
     pub(super) fn prune(&mut self, now: Instant) {
         self.0.retain(|_, (_, item)| item.until() > now);
     }

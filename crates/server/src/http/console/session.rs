@@ -547,6 +547,29 @@ mod tests {
     }
 
     #[test]
+    fn a_login_is_finished_once() {
+        let sessions = Sessions::default();
+        let begun = |nonce: &str| BegunLogin {
+            holder: hash("an address"),
+            cookie: hash("a cookie"),
+            nonce: nonce.into(),
+            verifier: "v".into(),
+            redirect: "http://127.0.0.1/".into(),
+            began: Instant::now(),
+        };
+        sessions.begin_login("state", begun("n"));
+        assert!(sessions.take_login("other").is_none());
+        assert_eq!(sessions.take_login("state").unwrap().nonce, "n");
+        assert!(sessions.take_login("state").is_none());
+        // One address cannot keep others out.
+        for n in 0..2 * TICKETS_EACH {
+            sessions.begin_login(&n.to_string(), begun("n"));
+        }
+        assert!(sessions.take_login("0").is_none());
+        assert_eq!(sessions.state().logins.0.len(), TICKETS_EACH);
+    }
+
+    #[test]
     fn a_ticket_that_another_user_has_seen_is_not_theirs() {
         let sessions = Sessions::default();
         let made = sessions.ticket("ada".into(), Role::Admin, ClientIdentity::User(7), Some(7));
