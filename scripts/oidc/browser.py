@@ -37,7 +37,7 @@ class Form(HTMLParser):
 
 @dataclass
 class Page:
-    """An answer after all redirects."""
+    """An answer after all redirects; status 0 if a server does not answer."""
 
     status: int
     url: str
@@ -73,6 +73,8 @@ class Browser:
                 return Page(answer.status, answer.url, answer.read().decode())
         except urllib.error.HTTPError as e:
             return Page(e.code, e.url, e.read().decode())
+        except urllib.error.URLError as e:
+            return Page(0, self.redirects.addresses[-1] if self.redirects.addresses else url, str(e.reason))
 
     def fill(self, page: Page, issuer: str, user: str) -> Page:
         """Fills the forms of the provider's pages until a page has no form, or another server answers."""

@@ -15,6 +15,7 @@ import pathlib
 import pwd
 import re
 import signal
+import subprocess
 import sys
 import time
 import urllib.error
@@ -22,7 +23,7 @@ import urllib.request
 from collections.abc import Callable
 
 from browser import Browser, Page
-from processes import DEADLINE, Failed, Lab, Process, Server, free_port, wait_for
+from processes import DEADLINE, ENVIRONMENT, Failed, Lab, Process, Server, free_port, wait_for
 
 AUDIENCE = "https://data.example.org"
 SECRET = "a secret: 50% & more"
@@ -278,6 +279,7 @@ audience = "{AUDIENCE}"
         (self.home / ".esker/tokens").write_text(json.dumps(tokens))
         self.esker("schema", self.server.url)
         check(self.tokens()[self.server.address]["token"] != old, "the token was not renewed")
+        self.renewal_in_a_session()
         self.esker("logout", self.server.url)
         check(self.tokens() == {}, f"logins after a logout: {list(self.tokens())}")
         self.esker("schema", self.server.url, status=2)
@@ -286,6 +288,35 @@ audience = "{AUDIENCE}"
         refused = self.esker("schema", self.server.url, status=2)
         check("no user `nobody-at-all`" in refused and "esker logout" in refused, refused)
         self.log_in_by_command(self.user.pw_name)
+
+    def renewal_in_a_session(self) -> None:
+        """A command that goes on longer than its token gets another connection, with a newer token."""
+        tokens = self.tokens()
+        # A command renews a token that lasts less than 30 s; the server ends a connection 15 s before its token ends.
+        short = self.provider.sign({}, self.claims(exp=int(time.time()) + 35))
+        tokens[self.server.address]["token"] = short
+        (self.home / ".esker/tokens").write_text(json.dumps(tokens))
+        shell = subprocess.Popen(
+            [self.lab.esker, "shell", self.server.url],
+            env=ENVIRONMENT | self.environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+        def renewed() -> bool:
+            if shell.stdin:
+                shell.stdin.write("schema\n")
+                shell.stdin.flush()
+            return self.tokens()[self.server.address]["token"] != short
+
+        try:
+            wait_for(renewed, "the renewal of a token in a session")
+            text, _ = shell.communicate("schema\n", DEADLINE)
+        finally:
+            shell.kill()
+        check(shell.returncode == 0 and "error" not in text, lambda: f"esker shell: {text[-SHOWN:]}")
 
     def rotation(self) -> None:
         """New keys of the provider are found by their first token; tokens by the old ones are refused then."""
@@ -312,7 +343,7 @@ audience = "{AUDIENCE}"
         # The description of the provider is used for five seconds.
         wait_for(lambda: Browser().open(self.login_url).status == 502, "an error for a login without the provider")
         expect(Browser().open(self.login_url), 502, self.provider.issuer, "nothing listens at")
-        text = self.esker("login", self.server.url, status=2)
+        text = self.esker("login", self.server.url, status=1)
         check(f"the OpenID provider `{self.provider.issuer}` cannot be used" in text, text)
         tokens = self.tokens()
         tokens[self.server.address]["token"] = f"{encoded({})}.{encoded({'exp': 7})}.x"

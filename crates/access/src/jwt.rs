@@ -214,7 +214,7 @@ impl KeySet {
             .split_once('.')
             .filter(|(_, claims)| !claims.contains('.'))
             .ok_or_else(|| malformed("expected three parts"))?;
-        let header = object_of(header, "header")?;
+        let header = object_of(header, "header fields")?;
         let text = |name: &str| header.get(name).and_then(Json::as_str);
         let algorithm = text("alg").ok_or_else(|| malformed("its header has no `alg`"))?;
         let kind = SignatureKind::parse(algorithm)
@@ -229,8 +229,8 @@ impl KeySet {
             // Tokens for other purposes, such as `logout+jwt`, are signed by the same keys.
             Some(other) => return Err(malformed(&format!("its type is `{other}`"))),
         };
-        let signature = bytes_of(signature)
-            .ok_or_else(|| malformed("its signature is no text of base64url"))?;
+        let signature =
+            bytes_of(signature).ok_or_else(|| malformed("its signature is not valid base64url"))?;
         let id = text("kid");
         let mut fitting = self
             .0
@@ -258,8 +258,9 @@ pub fn pkce_challenge(verifier: &str) -> String {
 /// Decodes a part of a token that is a JSON object.
 fn object_of(part: &str, what: &str) -> Result<Map<String, Json>, TokenRefused> {
     let bytes =
-        bytes_of(part).ok_or_else(|| malformed(&format!("its {what} is no text of base64url")))?;
-    serde_json::from_slice(&bytes).map_err(|_| malformed(&format!("its {what} is no JSON object")))
+        bytes_of(part).ok_or_else(|| malformed(&format!("its {what} are not valid base64url")))?;
+    serde_json::from_slice(&bytes)
+        .map_err(|_| malformed(&format!("its {what} are not a JSON object")))
 }
 
 /// Claims of a token whose signature was verified.
@@ -332,7 +333,7 @@ impl TokenClaims {
         self.check_audience(expected)?;
         // A logout token has the audience of an ID token.
         if self.claims.contains_key("events") {
-            return claim("it reports events, and is no token of a user".to_owned());
+            return claim("it reports events and names no logged-in user".to_owned());
         }
         let (expires, issued) = (self.time("exp")?, self.time("iat")?);
         if expires.saturating_add(CLOCK_SKEW) <= expected.now {

@@ -5,11 +5,12 @@ use crate::http::{Bound, Session};
 use crate::oidc::{OidcLogin, is_jwt};
 use crate::settings::Loopback;
 use axum::body::Body;
+use esker_access::jwt::CLOCK_SKEW;
 use esker_access::origin_check::{ForeignRequest, OriginHeaders};
 use esker_access::peer::is_mapped;
 use esker_access::proof::EXPORTER_BYTES;
 use esker_access::slots::Slot;
-use esker_access::{PublicKey, Refused, Role, fingerprint, token};
+use esker_access::{PublicKey, Refused, Role, fingerprint, rights, token};
 use http::{Request, Response, StatusCode, header};
 use std::fmt;
 use std::hash::{BuildHasher as _, RandomState};
@@ -21,6 +22,9 @@ use tonic::metadata::MetadataValue;
 
 /// Time for which the rights of a key are cached.
 const RIGHTS_CACHED: Duration = Duration::from_millis(500);
+/// Time before the end of a provider's token at which clients are told to open another connection, in seconds. Clients renew a token
+/// earlier than that.
+const RECONNECT_BEFORE: i64 = 15;
 /// Refusals of one connection that are logged; later ones are only counted.
 const LOGGED_REFUSALS_MAX: u64 = 100;
 /// Characters of a key's comment that are shown.
@@ -311,6 +315,16 @@ impl Requester {
     /// Notes the result of [`Self::check_login`].
     pub(crate) fn set_login(&mut self, login: Result<Arc<OidcLogin>, Arc<str>>) {
         self.login = Some(login);
+    }
+
+    /// Time after which a connection must not be used for further calls, because the token of its provider is about to expire; `None` without
+    /// such a token.
+    pub(crate) fn login_left(&self) -> Option<Duration> {
+        let login = self.login.as_ref()?.as_ref().ok()?;
+        let end = login.until - CLOCK_SKEW - RECONNECT_BEFORE;
+        Some(Duration::from_secs(
+            u64::try_from(end.saturating_sub(rights::now())).unwrap_or(0),
+        ))
     }
 
     /// Identity by which requests in progress are counted per client: a user of this machine, a token, a session, a key, else an address.

@@ -342,7 +342,7 @@ fn full<B>(request: &Request<B>, words: &str) -> Response<Body> {
     }
 }
 
-/// How a client was authenticated.
+/// Kind of proof by which a client was authenticated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Proof {
     /// The kernel named the user of the client's process.

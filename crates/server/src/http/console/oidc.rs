@@ -169,14 +169,15 @@ pub(in super::super) async fn begin(
             );
         }
     };
+    let challenge = pkce_challenge(&verifier);
     let query = form(&[
         ("response_type", "code"),
-        ("client_id", &oidc.settings.client),
-        ("redirect_uri", &redirect),
-        ("scope", &oidc.settings.scopes),
-        ("state", &state),
-        ("nonce", &nonce),
-        ("code_challenge", &pkce_challenge(&verifier)),
+        ("client_id", oidc.settings.client.as_str()),
+        ("redirect_uri", redirect.as_str()),
+        ("scope", oidc.settings.scopes.as_str()),
+        ("state", state.as_str()),
+        ("nonce", nonce.as_str()),
+        ("code_challenge", challenge.as_str()),
         ("code_challenge_method", "S256"),
     ]);
     let begun = BegunLogin {
