@@ -279,6 +279,7 @@ audience = "{AUDIENCE}"
         (self.home / ".esker/tokens").write_text(json.dumps(tokens))
         self.esker("schema", self.server.url)
         check(self.tokens()[self.server.address]["token"] != old, "the token was not renewed")
+        self.console_by_command()
         self.renewal_in_a_session()
         self.esker("logout", self.server.url)
         check(self.tokens() == {}, f"logins after a logout: {list(self.tokens())}")
@@ -289,6 +290,16 @@ audience = "{AUDIENCE}"
         check("no user `nobody-at-all`" in refused and "esker logout" in refused, refused)
         self.log_in_by_command(self.user.pw_name)
 
+    def console_by_command(self) -> None:
+        """`esker console` shows the pages to the user who has logged in by the command."""
+        log = self.lab.folder / "console.log"
+        arguments = [self.lab.esker, "console", self.server.url, "--print"]
+        process = self.lab.start(arguments, log.stem, self.environment)
+        process.wait_until(lambda: log.read_text().endswith("/\n"), "printing the address of the console")
+        page = Browser().open(f"{log.read_text().strip()}api/v1/session")
+        expect(page, 200, '"how":"oidc"', f'"name":"{self.user.pw_name}"', self.server.url)
+        process.stop()
+
     def renewal_in_a_session(self) -> None:
         """A command that goes on longer than its token gets another connection, with a newer token."""
         tokens = self.tokens()
@@ -296,14 +307,16 @@ audience = "{AUDIENCE}"
         short = self.provider.sign({}, self.claims(exp=int(time.time()) + 35))
         tokens[self.server.address]["token"] = short
         (self.home / ".esker/tokens").write_text(json.dumps(tokens))
-        shell = subprocess.Popen(
-            [self.lab.esker, "shell", self.server.url],
-            env=ENVIRONMENT | self.environment,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
+        log = self.lab.folder / "shell.log"
+        with log.open("w") as output:
+            shell = subprocess.Popen(
+                [self.lab.esker, "shell", self.server.url],
+                env=ENVIRONMENT | self.environment,
+                stdin=subprocess.PIPE,
+                stdout=output,
+                stderr=output,
+                text=True,
+            )
 
         def renewed() -> bool:
             if shell.stdin:
@@ -313,9 +326,10 @@ audience = "{AUDIENCE}"
 
         try:
             wait_for(renewed, "the renewal of a token in a session")
-            text, _ = shell.communicate("schema\n", DEADLINE)
+            shell.communicate("schema\n", DEADLINE)
         finally:
             shell.kill()
+        text = log.read_text()
         check(shell.returncode == 0 and "error" not in text, lambda: f"esker shell: {text[-SHOWN:]}")
 
     def rotation(self) -> None:
