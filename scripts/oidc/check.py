@@ -129,6 +129,7 @@ audience = "{AUDIENCE}"
         self.home.mkdir()
         self.environment = {"HOME": str(self.home), "ESKER_TRUST_NEW_HOST": "1", "SSH_AUTH_SOCK": ""}
         self.browser = Browser()
+        self.logins = 0
 
     def session(self, browser: Browser) -> Page:
         return browser.open(f"{self.url}/api/v1/session")
@@ -247,7 +248,8 @@ audience = "{AUDIENCE}"
         return self.lab.run(*arguments, environment=self.environment, status=status)
 
     def log_in_by_command(self, user: str) -> str:
-        log = self.lab.folder / f"login-{user}.log"
+        self.logins += 1
+        log = self.lab.folder / f"login-{self.logins}.log"
         process = self.lab.start([self.lab.esker, "login", self.server.url], log.stem, self.environment)
         page = re.compile(r"^  (http\S+\?user_code=\S+)$", re.MULTILINE)
         process.wait_until(lambda: page.search(log.read_text()) is not None, "printing a page with the code")
@@ -293,7 +295,7 @@ audience = "{AUDIENCE}"
     def console_by_command(self) -> None:
         """`esker console` shows the pages to the user who has logged in by the command."""
         log = self.lab.folder / "console.log"
-        arguments = [self.lab.esker, "console", self.server.url, "--print"]
+        arguments = [self.lab.esker, "console", f"{self.server.url}?ssh=on", "--print"]
         process = self.lab.start(arguments, log.stem, self.environment)
         process.wait_until(lambda: log.read_text().endswith("/\n"), "printing the address of the console")
         page = Browser().open(f"{log.read_text().strip()}api/v1/session")

@@ -102,10 +102,11 @@ pub(crate) fn login(args: &LoginArgs, context: &mut Context) -> anyhow::Result<O
         writeln!(context.out, "  {page}")?;
     }
     context.out.flush()?;
+    let issued = pending.wait(&stop)?;
     let login = StoredLogin {
         issuer: named.issuer,
         client: named.client,
-        tokens: pending.wait(&stop)?,
+        tokens: issued,
     };
     let at = address.authority();
     tokens.put(&at, &login)?;
