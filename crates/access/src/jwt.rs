@@ -1,6 +1,6 @@
 //! JSON Web Tokens of an issuer (RFC 7519): signatures by the issuer's published keys (RFC 7517), and the claims that a server checks.
 //!
-//! *ring* verifies RS256, PS256, ES256 and EdDSA. No other algorithm is accepted: neither `none`, nor one with a shared secret.
+//! *ring* verifies RS256, PS256, ES256 and `EdDSA`. No other algorithm is accepted: neither `none`, nor one with a shared secret.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;

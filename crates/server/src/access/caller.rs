@@ -381,7 +381,15 @@ impl Requester {
         match self.caller.allowed_by_key(access) {
             Some(Ok(allowed)) => Ok(allowed),
             Some(Err((key, refused))) => Err(Denied::of_key(&key, &refused)),
-            None => Err(self.unauthenticated(access)),
+            None => {
+                let mut denied = self.unauthenticated(access);
+                if access.oidc().is_some() {
+                    denied.message.push_str(
+                        "; users of the OpenID provider log in by `esker login`, or by the button of the console",
+                    );
+                }
+                Err(denied)
+            }
         }
     }
 
