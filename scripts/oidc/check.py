@@ -264,7 +264,7 @@ audience = "{AUDIENCE}"
 
     def device_flow(self) -> None:
         before = self.esker("schema", self.server.url, status=2)
-        check("log in by `esker login`" in before, before)
+        check("asks for a key" in before, before)
         text = self.log_in_by_command(self.user.pw_name)
         for words in [f"  {self.provider.issuer}/device\n", "  code ", f"logged in at {self.server.address} until "]:
             check(words in text, f"`{words}` is missing: {text}")
