@@ -44,6 +44,7 @@ SCRIPTS = [
     "packaging",
     "monitoring",
     "tracing",
+    "oidc",
     "prov",
     "ro-crate",
     "catalogues",

@@ -2,8 +2,7 @@
 
 use esker_access::authorized::{self, AuthorizedKeys, Terms};
 use esker_access::known_hosts::{HostKeyStatus, lookup_in_text};
-use esker_access::{HostKey, KeyData, Role, proof, token};
-use esker_model::object::Principal;
+use esker_access::{HostKey, KeyData, Role, UserBinding, proof, token};
 use std::net::{IpAddr, Ipv4Addr};
 
 const CLIENT_ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 7));
@@ -11,6 +10,11 @@ const CLIENT_ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 7));
 const NOW: i64 = 1_795_000_000;
 /// Exporter secret, which only the two ends of one connection know.
 const EXPORTER: [u8; 32] = [7; 32];
+
+/// Whether a credential is bound to the number of user 0, or to a negative one.
+fn is_root(user: &UserBinding) -> bool {
+    matches!(user, UserBinding::Numbers(user) if user.uid <= 0)
+}
 
 /// Checks an authorized-keys file: a key has exactly the rights of its line; a written line is parsed back with the same terms; a removed
 /// line is absent.
@@ -34,7 +38,7 @@ pub(crate) fn authorized_keys(bytes: &[u8]) {
             assert_eq!(line.role(), Some(role));
             assert!(line.expires().is_none_or(|end| NOW < end));
             // A line bound to a user grants only the role `read`, and never as user 0.
-            let bound = |user: &Principal| role == Role::Read && user.uid > 0;
+            let bound = |user: &UserBinding| role == Role::Read && !is_root(user);
             assert!(line.user().is_none_or(bound));
         }
         let terms = Terms {
@@ -111,7 +115,7 @@ pub(crate) fn access_tokens(bytes: &[u8]) {
     for one in &tokens {
         assert_eq!(one.hash().len(), 64);
         assert!(one.name().len() > "token:".len());
-        let bound = |user: &Principal| one.role == Role::Read && user.uid > 0;
+        let bound = |user: &UserBinding| one.role == Role::Read && !is_root(user);
         assert!(one.user.as_ref().is_none_or(bound));
         let shown = format!("{}{}", token::PREFIX, one.hash());
         assert_eq!(token::find(&tokens, one.hash()), None);

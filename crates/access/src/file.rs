@@ -252,7 +252,7 @@ impl Folder {
     }
 
     /// Locks the folder, so that one process at a time changes its files.
-    pub(crate) fn lock(&self) -> Result<File> {
+    pub fn lock(&self) -> Result<File> {
         let failed = |e| Error::io(format!("locking `{}`", self.path.display()), e);
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let file = openat(&self.file, ".", flags, Mode::empty());
@@ -296,7 +296,7 @@ pub(crate) fn read(path: &Path) -> Result<Option<(Stamp, String)>> {
 }
 
 /// Replaces a file atomically: readers see the old or the new one.
-pub(crate) fn replace(path: &Path, mode: u32, bytes: &[u8]) -> Result<()> {
+pub fn replace(path: &Path, mode: u32, bytes: &[u8]) -> Result<()> {
     match split(path)? {
         Some((folder, name)) => folder.replace(&name, mode, bytes),
         None => Err(Error::io(
@@ -307,7 +307,7 @@ pub(crate) fn replace(path: &Path, mode: u32, bytes: &[u8]) -> Result<()> {
 }
 
 /// Reads a file that only its owner can read; `None` if it does not exist.
-pub(crate) fn read_secret(path: &Path) -> Result<Option<Zeroizing<String>>> {
+pub fn read_secret(path: &Path) -> Result<Option<Zeroizing<String>>> {
     let Some((folder, name)) = split(path)? else {
         return Ok(None);
     };
@@ -334,7 +334,7 @@ pub(crate) fn create(path: &Path, mode: u32, bytes: &[u8]) -> std::io::Result<()
 }
 
 /// Creates a folder with mode 0700 unless it exists.
-pub(crate) fn own_folder(path: &Path) -> Result<()> {
+pub fn own_folder(path: &Path) -> Result<()> {
     use std::os::unix::fs::DirBuilderExt as _;
     let made = std::fs::DirBuilder::new()
         .recursive(true)

@@ -23,5 +23,6 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     esker_terminal::program::install_panic_hook();
+    esker::rpc::oidc::stored::use_stored_logins();
     commands::main(std::env::args_os())
 }

@@ -94,6 +94,7 @@ pub(crate) fn is_address(target: &str) -> bool {
 /// Connects to the server at an address.
 #[cfg(feature = "remote")]
 pub(crate) fn connect(target: &str) -> Result<Box<dyn ServerClient>> {
+    esker_rpc::oidc::stored::use_stored_logins();
     let address = esker_rpc::Address::parse(target)?;
     Ok(Box::new(esker_rpc::Client::connect(&address)?))
 }

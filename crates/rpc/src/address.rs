@@ -63,6 +63,8 @@ pub struct Trust {
     pub munge: bool,
     /// File of known hosts, instead of the user's own files (`?known-hosts=FILE`).
     pub known_hosts: Option<PathBuf>,
+    /// Whether the client sends no credential, as before a login.
+    pub anonymous: bool,
     /// Host key shared by all servers of a cluster, for a server that connects to another one.
     pub own: Option<HostKey>,
     /// Host keys verified so far. A server that a verified server refers to may have the same key.

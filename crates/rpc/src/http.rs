@@ -410,6 +410,26 @@ impl Endpoint {
         }
     }
 
+    /// The token by which the user has logged in at this server, for an encrypted connection to it.
+    pub(crate) async fn authorization(
+        &self,
+        exporter: Option<&[u8; EXPORTER_BYTES]>,
+    ) -> Result<Option<http::HeaderValue>, RequestError> {
+        let (
+            Self::Tcp {
+                esker: Some(address),
+                ..
+            },
+            Some(_),
+        ) = (self, exporter)
+        else {
+            return Ok(None);
+        };
+        let token = secure::authorization(address).await;
+        let token = token.map_err(|e| RequestError::Other(e.into_error()))?;
+        Ok(token.and_then(|token| token.parse().ok()))
+    }
+
     /// Proves the client's identity before the first request on a connection. The response to that request shows
     /// whether the proof was
     /// sufficient.
@@ -426,6 +446,9 @@ impl Endpoint {
         else {
             return Ok(None);
         };
+        if address.trust.anonymous {
+            return Ok(None);
+        }
         // An unencrypted connection has no TLS exporter to bind a proof to.
         if exporter.is_none() && address.tls.is_none() && !address.by_host_key() {
             return Ok(None);
@@ -468,7 +491,7 @@ impl Endpoint {
             RequestBody::Bytes(bytes) => OutgoingBody::Whole(Some(Bytes::copy_from_slice(bytes))),
             RequestBody::Stream(from) => OutgoingBody::Reader(from),
         };
-        let request = request
+        let mut request = request
             .body(body)
             .map_err(|e| Error::Invalid(format!("`{path}` cannot be asked: {e}")))?;
         let exchange = async {
@@ -478,7 +501,14 @@ impl Endpoint {
                 .map_err(RequestError::Send)?;
             // Ends with the runtime, which the response owns.
             tokio::spawn(connection);
-            let unproved = self.prove(exporter, &mut sender).await?;
+            let unproved = match self.authorization(exporter.as_ref()).await? {
+                Some(token) => {
+                    let headers = request.headers_mut();
+                    headers.insert(http::header::AUTHORIZATION, token);
+                    None
+                }
+                None => self.prove(exporter, &mut sender).await?,
+            };
             sender.ready().await.map_err(RequestError::Send)?;
             let answer = sender
                 .send_request(request)

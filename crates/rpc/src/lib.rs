@@ -16,8 +16,10 @@ pub mod failure;
 pub mod frame;
 pub mod http;
 pub mod limits;
+pub mod logins;
 pub mod map;
 pub mod members;
+pub mod oidc;
 pub mod trace;
 pub mod tunnel;
 

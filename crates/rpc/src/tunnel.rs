@@ -38,7 +38,12 @@ const CONNECT_MAX: Duration = Duration::from_secs(20);
 const TARGET: &str = "esker-target";
 
 type Answer = Response<Either<Incoming, Full<Bytes>>>;
-type Upstream = client::SendRequest<OutgoingBody>;
+/// Connection to the server.
+struct Upstream {
+    sender: client::SendRequest<OutgoingBody>,
+    /// Token of the user's login, which each request carries.
+    token: Option<header::HeaderValue>,
+}
 
 /// A tunnel that listens for connections.
 #[derive(Debug)]
@@ -187,12 +192,15 @@ async fn forward(
     upstream: &Mutex<Option<Upstream>>,
 ) -> std::result::Result<Answer, String> {
     let mut guard = upstream.lock().await;
-    if guard.as_ref().is_none_or(client::SendRequest::is_closed) {
+    if guard
+        .as_ref()
+        .is_none_or(|upstream| upstream.sender.is_closed())
+    {
         let connecting = tokio::time::timeout(CONNECT_MAX, connect(endpoint)).await;
-        let sender = connecting.map_err(|_| format!("{endpoint} did not answer in time"))??;
-        *guard = Some(sender);
+        let upstream = connecting.map_err(|_| format!("{endpoint} did not answer in time"))??;
+        *guard = Some(upstream);
     }
-    let Some(sender) = guard.as_mut() else {
+    let Some(Upstream { sender, token }) = guard.as_mut() else {
         return Err(format!("{endpoint} cannot be asked"));
     };
     let failed = |e: hyper::Error| format!("{endpoint} did not answer: {e}");
@@ -204,11 +212,15 @@ async fn forward(
     {
         headers.insert(TARGET, target);
     }
+    if let Some(token) = token {
+        let headers = request.headers_mut();
+        headers.insert(header::AUTHORIZATION, token.clone());
+    }
     let answer = sender.send_request(request).await.map_err(failed)?;
     Ok(answer.map(Either::Left))
 }
 
-/// Opens an upstream connection and proves the user's identity.
+/// Opens an upstream connection; uses the token of the user's login there, or proves a key.
 async fn connect(endpoint: &Endpoint) -> std::result::Result<Upstream, String> {
     let message_of = |e: RequestError| e.message(endpoint);
     let OpenConnection { stream, exporter } = endpoint.connect().await.map_err(message_of)?;
@@ -216,10 +228,14 @@ async fn connect(endpoint: &Endpoint) -> std::result::Result<Upstream, String> {
         .await
         .map_err(|e| format!("{endpoint} did not answer: {e}"))?;
     tokio::spawn(connection);
-    // If no proof is sufficient, the response to the next request says so.
-    endpoint
-        .prove(exporter, &mut sender)
-        .await
-        .map_err(message_of)?;
-    Ok(sender)
+    let token = endpoint.authorization(exporter.as_ref()).await;
+    let token = token.map_err(message_of)?;
+    if token.is_none() {
+        // If no proof is sufficient, the response to the next request says so.
+        endpoint
+            .prove(exporter, &mut sender)
+            .await
+            .map_err(message_of)?;
+    }
+    Ok(Upstream { sender, token })
 }

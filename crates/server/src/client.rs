@@ -2,8 +2,8 @@
 
 use crate::settings::{Quota, QuotaKind, Quotas, Settings, ShareSettings};
 use crate::shares::Share;
-use esker_model::object::Principal;
 use esker_access::accounts::Accounts;
+use esker_model::object::Principal;
 use std::collections::HashMap;
 use std::sync::Arc;
 

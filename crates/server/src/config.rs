@@ -1,5 +1,6 @@
 //! Settings from a TOML file. An unknown key, or a value of the wrong kind, is refused with its position in the file.
 
+use crate::config_oidc::{OIDC_KEYS, OidcDraft};
 use crate::quota_config;
 use crate::settings::{AuditLevel, AuditSync, FullQueue, Loopback, Settings, Tls};
 use esker::rdf::Services;
@@ -15,6 +16,7 @@ use std::time::Duration;
 /// Settings while the file is being read, with the TLS files that must be given together.
 pub(crate) struct Draft {
     pub(crate) settings: Settings,
+    oidc: OidcDraft,
     certificate: Option<PathBuf>,
     key: Option<PathBuf>,
 }
@@ -23,19 +25,32 @@ impl Draft {
     pub(crate) fn new() -> Self {
         Self {
             settings: Settings::default(),
+            oidc: OidcDraft::default(),
             certificate: None,
             key: None,
         }
+    }
+
+    /// Completes the section `[oidc]`; the error names the key that it lacks.
+    pub(crate) fn finish_oidc(&mut self) -> Result<(), String> {
+        let oidc = std::mem::take(&mut self.oidc).finish();
+        self.settings.oidc = oidc.map_err(|key| {
+            format!("logins by an OpenID provider need an issuer and a client: `{key}` is missing")
+        })?;
+        Ok(())
     }
 }
 
 impl KeySink for Draft {
     fn paths() -> Vec<&'static str> {
-        KEYS.iter().map(|k| k.path).collect()
+        let own = KEYS.iter().map(|k| k.path);
+        own.chain(OIDC_KEYS.iter().map(|k| k.path)).collect()
     }
 
     fn take(&mut self, path: &str, value: &DeValue<'_>) -> Result<(), &'static str> {
-        take_by(&KEYS, self, path, value).unwrap_or(Ok(()))
+        take_by(&KEYS, self, path, value)
+            .or_else(|| take_by(&OIDC_KEYS, &mut self.oidc, path, value))
+            .unwrap_or(Ok(()))
     }
 }
 
@@ -484,6 +499,8 @@ impl Settings {
         let source = Source { file, text };
         let mut draft = Draft::new();
         source.read(&mut draft)?;
+        let finished = draft.finish_oidc();
+        finished.map_err(|why| source.error(0..0, &why))?;
         draft.settings.tls = match (draft.certificate, draft.key) {
             (Some(certificate), Some(key)) => Some(Tls { certificate, key }),
             (None, None) => None,
@@ -507,6 +524,7 @@ impl Settings {
 mod tests {
     use super::*;
     use crate::settings::QuotaKind;
+    use crate::settings_oidc::UserClaim;
 
     fn read(text: &str) -> Result<Settings> {
         Settings::from_toml(Path::new("server.toml"), text)
@@ -599,6 +617,54 @@ mod tests {
                 "{refused}"
             );
         }
+    }
+
+    #[test]
+    fn the_provider_of_logins_is_read_and_mistakes_are_named() {
+        let minimal = "[oidc]\nissuer = \"https://login.example.org\"\nclient_id = \"esker\"\n";
+        assert_eq!(read("").unwrap().oidc, None);
+        let oidc = read(minimal).unwrap().oidc.unwrap();
+        assert_eq!(
+            (oidc.device_client(), oidc.host().as_str()),
+            ("esker", "login.example.org")
+        );
+        assert_eq!(oidc.users, UserClaim::Name("preferred_username".into()));
+        let more = "uid_claim = \"uid\"\nsession = \"1h\"\nscopes = [\"openid\", \"email\"]\ndevice_client_id = \"command\"\n";
+        let oidc = read(&format!("{minimal}{more}")).unwrap().oidc.unwrap();
+        assert_eq!(oidc.users, UserClaim::Uid("uid".into()));
+        assert_eq!(
+            (oidc.scopes.as_str(), oidc.session),
+            ("openid email", Duration::from_hours(1))
+        );
+        assert_eq!(oidc.device_client(), "command");
+        for (line, why) in [
+            (
+                "issuer = \"http://login.example.org\"",
+                "`oidc.issuer` holds the address of an OpenID provider",
+            ),
+            (
+                "issuer = \"https://login.example.org?x\"",
+                "`oidc.issuer` holds",
+            ),
+            ("session = \"9h\"", "`oidc.session` holds a time up to"),
+            (
+                "scopes = [\"profile\"]",
+                "`oidc.scopes` holds a list of scopes with",
+            ),
+            (
+                "redirect = \"https://data.example.org/\"",
+                "`oidc.redirect` holds",
+            ),
+            ("client = \"esker\"", "unknown key `oidc.client`"),
+        ] {
+            let refused = message(&format!("[oidc]\n{line}\n"));
+            assert!(
+                refused.starts_with("server.toml:2:") && refused.contains(why),
+                "{line}: {refused}"
+            );
+        }
+        let refused = message("[oidc]\nissuer = \"http://127.0.0.1:9\"\n");
+        assert!(refused.contains("`oidc.client_id` is missing"), "{refused}");
     }
 
     #[test]

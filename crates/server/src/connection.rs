@@ -50,6 +50,10 @@ pub(crate) async fn wait_for_phase(stop: &mut watch::Receiver<Phase>, phase: Pha
     let _ = stop.wait_for(|reached| *reached >= phase).await;
 }
 
+/// The response to a request, which is being made.
+type Answering =
+    Pin<Box<dyn Future<Output = std::result::Result<http::Response<Body>, Infallible>> + Send>>;
+
 /// Routes of one connection: each request gets its caller as an extension and is refused if the caller may not make it.
 #[derive(Clone)]
 pub(crate) struct ConnectionRoutes {
@@ -61,8 +65,7 @@ pub(crate) struct ConnectionRoutes {
 impl Service<http::Request<Incoming>> for ConnectionRoutes {
     type Response = http::Response<Body>;
     type Error = Infallible;
-    type Future =
-        Pin<Box<dyn Future<Output = std::result::Result<Self::Response, Infallible>> + Send>>;
+    type Future = Answering;
 
     fn poll_ready(
         &mut self,
@@ -71,8 +74,22 @@ impl Service<http::Request<Incoming>> for ConnectionRoutes {
         <Router as Service<http::Request<Incoming>>>::poll_ready(&mut self.routes, context)
     }
 
-    fn call(&mut self, mut request: http::Request<Incoming>) -> Self::Future {
-        let requester = Requester::of(&self.access, &self.caller, &request);
+    fn call(&mut self, request: http::Request<Incoming>) -> Self::Future {
+        let mut requester = Requester::of(&self.access, &self.caller, &request);
+        let Some(checking) = requester.check_login(&self.access) else {
+            return self.answer(requester, request);
+        };
+        let mut routes = self.clone();
+        Box::pin(async move {
+            requester.set_login(checking.await);
+            routes.answer(requester, request).await
+        })
+    }
+}
+
+impl ConnectionRoutes {
+    /// Answers a request, or refuses it if its sender may not make it.
+    fn answer(&mut self, requester: Requester, mut request: http::Request<Incoming>) -> Answering {
         let admitted = match self.access.admit_request(&requester, &request) {
             Ok(admitted) => admitted,
             Err(mut response) => {
@@ -112,9 +129,7 @@ impl Service<http::Request<Incoming>> for ConnectionRoutes {
             Ok(spans::answered(span, response))
         })
     }
-}
 
-impl ConnectionRoutes {
     /// Begins the record of an admitted request, or refuses it because the audit log takes no more. Calls of gRPC have records of their
     /// own.
     #[expect(

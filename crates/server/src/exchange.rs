@@ -225,6 +225,14 @@ impl CallStream {
             Some(_) => (PEER_REQUESTS_PER_CONNECTION, PEER_MESSAGE_BYTES_MAX),
             None => (CALLS_PER_CONNECTION, self.service.message_bytes_max()),
         };
+        let left = self.requester.login_left();
+        let mut expiry = std::pin::pin!(async move {
+            match left {
+                Some(left) => tokio::time::sleep(left).await,
+                None => std::future::pending().await,
+            }
+        });
+        let mut is_closing = false;
         loop {
             // Calls beyond the limit wait in the connection, which slows the client down.
             while self.open.load(Ordering::Acquire) >= calls_max {
@@ -233,6 +241,16 @@ impl CallStream {
             let message = tokio::select! {
                 message = incoming.message() => message,
                 _ = gone.wait_for(|gone| *gone) => break,
+                // The client opens another connection for further calls, with a newer token.
+                () = &mut expiry, if !is_closing => {
+                    is_closing = true;
+                    let closing = proto::ToClient {
+                        closing: true,
+                        ..Default::default()
+                    };
+                    self.outbox.push(closing.encode_to_vec());
+                    continue;
+                }
             };
             match message {
                 Ok(Some(message)) => {

@@ -32,7 +32,8 @@ const SYSTEM: [&str; 22] = [
 
 /// Returns a sandbox for a server of the database in `folder`. It may write the folder, its spools and the folder of backups; read its
 /// certificate, host key and the owner's `~/.esker`; listen at its port; and open TCP connections only if requests may use other servers
-/// (`sparql.services`, `sparql.load`), the console shows site caches (`sites`), or traces are sent (`tracing.otlp`).
+/// (`sparql.services`, `sparql.load`), the console shows site caches (`sites`), traces are sent (`tracing.otlp`),
+/// or users log in by a provider (`oidc.issuer`).
 ///
 /// The folder of the database must exist when the sandbox is entered.
 pub fn sandbox(folder: &Path, settings: &Settings) -> Sandbox {
@@ -40,7 +41,8 @@ pub fn sandbox(folder: &Path, settings: &Settings) -> Sandbox {
         !settings.sparql.services.is_empty()
             || !settings.sparql.load.is_empty()
             || !settings.sites.is_empty()
-            || settings.tracing.is_on(),
+            || settings.tracing.is_on()
+            || settings.oidc.is_some(),
     );
     for path in SYSTEM {
         sandbox = sandbox.read(path);
@@ -66,6 +68,14 @@ pub fn sandbox(folder: &Path, settings: &Settings) -> Sandbox {
     }
     if let Some(own) = esker_access::home() {
         sandbox = sandbox.read(own);
+    }
+    // The secret has been read before; its folder may be another's.
+    if let Some(secret) = settings
+        .oidc
+        .as_ref()
+        .and_then(|o| o.client_secret_file.as_ref())
+    {
+        sandbox = sandbox.read(secret);
     }
     let port = settings.listen.rsplit(':').next();
     match port.and_then(|port| port.parse().ok()) {

@@ -1,5 +1,6 @@
 //! Settings of a server. Plain data; `config` reads them from a file.
 
+use crate::settings_oidc::OidcSettings;
 use crate::shares::WEIGHT;
 use esker::rdf::Services;
 use esker_access::slots::CONNECTIONS;
@@ -51,6 +52,8 @@ pub struct Settings {
     pub shares: ShareSettings,
     /// Limits of users, groups and projects.
     pub quotas: Quotas,
+    /// Settings of logins by a provider of OpenID Connect; `None` for no such logins.
+    pub oidc: Option<OidcSettings>,
 }
 
 /// Shares of the threads among clients.
@@ -456,6 +459,7 @@ impl Default for Settings {
             audit: AuditSettings::default(),
             shares: ShareSettings::default(),
             quotas: Quotas::default(),
+            oidc: None,
         }
     }
 }

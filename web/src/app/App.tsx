@@ -10,7 +10,7 @@ import { Keys } from "./Keys";
 import { LazyPage, type LoadPage, loadAll } from "./LazyPage";
 import { Palette } from "./Palette";
 import { go, href, useRoute } from "./router";
-import { setSession } from "./session";
+import { proofOf, setSession } from "./session";
 import { choose, useChoice } from "./theme";
 
 /** An entry of the navigation: the name of its page in addresses, its title, icon and description. */
@@ -135,6 +135,17 @@ export function App() {
               <div>
                 {session.data.who}, role {session.data.role}
               </div>
+              <div>
+                {proofOf(session.data)}
+                {session.data.how === "oidc" && (
+                  <>
+                    {" · "}
+                    <button type="button" className="link" onClick={logOut}>
+                      Log out
+                    </button>
+                  </>
+                )}
+              </div>
               <div title={session.data.server.target}>Esker {session.data.server.version}</div>
             </>
           )}
@@ -157,6 +168,10 @@ export function App() {
   );
 }
 
+function logOut() {
+  fetch("/api/v1/session", { method: "DELETE" }).finally(() => window.location.reload());
+}
+
 function ThemeSwitch() {
   const choice = useChoice();
   const next = { system: "light", light: "dark", dark: "system" } as const;
@@ -175,10 +190,18 @@ function ThemeSwitch() {
 
 /** Instructions for a browser that has no valid credential. `message` is the server's error message. */
 function NoCredential({ message }: { message: string }) {
+  const provider = useGet<Schemas["OidcProvider"]>("/api/v1/oidc").data;
   return (
     <div className="card" style={{ maxWidth: 720 }}>
       <h1>No valid credential</h1>
       <p style={{ marginTop: 8 }}>{message}</p>
+      {provider && (
+        <p>
+          <button type="button" className="primary" onClick={() => window.location.assign(provider.login)}>
+            Log in with {provider.name}
+          </button>
+        </p>
+      )}
       <p>
         If the server has granted a role to your SSH key, run this command. It proves the key and opens the console in your
         browser:

@@ -1,11 +1,13 @@
 // Targets in copied commands and programs.
 import { expect, test } from "vitest";
-import { type Session, targetOf, withTarget } from "./session";
+import { proofOf, type Session, targetOf, withTarget } from "./session";
 
 const session = (how: Session["how"], target: string): Session => ({
   who: "user 0",
   role: "admin",
   how,
+  user: null,
+  name: null,
   server: { version: "0.1.0", target, kind: "folder", pid: 1 },
 });
 
@@ -14,6 +16,11 @@ test("the target is the folder for its owner on the server's machine, and the se
   expect(targetOf(session("session", "/a"), "lab:7400")).toBe("esker://lab:7400");
   expect(targetOf(session("key", "esker://lab:7400"), "127.0.0.1:3333")).toBe("esker://lab:7400");
   expect(targetOf(null, "lab:7400")).toBe("esker://lab:7400");
+});
+
+test("the proof of the user is named", () => {
+  expect(proofOf(session("oidc", "/a"))).toBe("Logged in by a provider");
+  expect(proofOf(session("process", "/a"))).toBe("User of this machine");
 });
 
 test("T is replaced only where a command expects the target", () => {

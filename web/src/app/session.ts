@@ -14,6 +14,18 @@ export function setSession(next: Session | null) {
   for (const listener of listeners) listener();
 }
 
+const PROOFS: Record<Session["how"], string> = {
+  process: "User of this machine",
+  key: "SSH key",
+  token: "Token",
+  session: "Link of a command",
+  server: "Host key of the servers",
+  oidc: "Logged in by a provider",
+};
+
+/** Returns how the server knows the user of this session. */
+export const proofOf = (session: Session): string => PROOFS[session.how];
+
 /** Returns the target by which commands and programs open this database: a folder, or `esker://HOST:PORT`. */
 export function targetOf(session: Session | null, host: string): string {
   if (session && (session.how === "process" || session.server.target.startsWith("esker"))) return session.server.target;

@@ -5,7 +5,6 @@ use crate::times::parse_at;
 use clap::{Args, ValueEnum};
 use esker_access::{Role, UserBinding};
 use esker_model::Version;
-use esker_model::object::Principal;
 use esker_model::sharing::ShareId;
 use esker_terminal::units::parse_duration;
 use std::str::FromStr as _;

@@ -63,6 +63,8 @@ const GROUPS: [(&str, &[&str]); 7] = [
             "audit",
             "share",
             "quota",
+            "login",
+            "logout",
             "cluster",
             "placement",
             "site",

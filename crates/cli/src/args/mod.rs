@@ -14,6 +14,7 @@ mod find;
 mod groups;
 mod harvest;
 mod import;
+mod login;
 mod mcp;
 mod mount;
 mod namespace;
@@ -60,6 +61,7 @@ pub(crate) use import::{
     ImportArgs, ImportCommand, ImportDarshanArgs, ImportGrapharArgs, ImportOpenLineageArgs,
     ImportSacctArgs, ImportTableArgs, ImportTreeArgs, TableFormatArg, TableKind,
 };
+pub(crate) use login::{LoginArgs, LogoutArgs};
 pub(crate) use mcp::McpArgs;
 pub(crate) use mount::{MountArgs, UmountArgs};
 pub(crate) use namespace::{
@@ -265,6 +267,10 @@ pub(crate) enum Command {
     Share(Box<ShareArgs>),
     /// Show limits of users, groups and projects, and how much of them is used
     Quota(QuotaArgs),
+    /// Log in at a server by its OpenID provider
+    Login(LoginArgs),
+    /// Forget a login
+    Logout(LogoutArgs),
     /// Run several servers as one database
     Cluster(ClusterArgs),
     /// Run a cache of remote metadata; make and replay its traces

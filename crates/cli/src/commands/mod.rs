@@ -31,6 +31,7 @@ mod index;
 mod init;
 mod lineage;
 mod link;
+mod login;
 mod man;
 mod mcp;
 pub(crate) mod mount;
@@ -227,6 +228,8 @@ fn run_command(
         Command::Revoke(args) => grant::revoke(&args, context),
         Command::Audit(args) => audit::run(&args.command, context),
         Command::Share(args) => share::run(&args, context),
+        Command::Login(args) => login::login(&args, context),
+        Command::Logout(args) => login::logout(&args, context),
         Command::Schema(args) => schema::run(&args, context),
         Command::Quota(args) => quota::run(&args, context),
         Command::Stats(args) => stats::run(&args, context),

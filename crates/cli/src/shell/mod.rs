@@ -20,12 +20,14 @@ use std::io::{self, BufRead as _, Write as _};
 /// Placeholder for the target when a statement is parsed: the database is already open.
 const TARGET: &str = "(the shell's database)";
 /// Commands that make no sense while a database is open.
-const UNAVAILABLE: [&str; 9] = [
+const UNAVAILABLE: [&str; 11] = [
     "demo",
     "init",
     "restore",
     "grant",
     "revoke",
+    "login",
+    "logout",
     "shell",
     "site",
     "completions",

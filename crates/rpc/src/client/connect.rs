@@ -17,6 +17,9 @@ use prost::Message as _;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
+use tonic::metadata::{Ascii, MetadataValue};
+use tonic::service::Interceptor;
+use tonic::service::interceptor::InterceptedService;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Status, Streaming};
 
@@ -79,7 +82,7 @@ pub(super) async fn open(
         return proved(address, reached, outgoing, peer).await;
     }
     let channel = reached.channel.clone();
-    let words = match in_time(address, channel, outgoing, peer.clone()).await {
+    let words = match in_time(address, channel, outgoing, peer.clone(), None).await {
         Err(Ungreeted::Unproved(words)) => words,
         Err(Ungreeted::CallError(e)) => return Err(e),
         Ok(opened) => return Ok(opened),
@@ -118,34 +121,66 @@ async fn plain_or_by_key(
     Ok((reached, true))
 }
 
-/// Opens a channel as the address requires; proves a key on an encrypted one if a usable key exists.
-pub(super) async fn reach(address: &Address) -> Result<Channel, CallError> {
+/// A channel, and the token that its requests carry.
+pub(super) type Authorized = InterceptedService<Channel, Authorization>;
+
+/// Adds the token of a login to each request.
+#[derive(Debug, Clone)]
+pub(super) struct Authorization(Option<MetadataValue<Ascii>>);
+
+impl Authorization {
+    fn of(token: Option<&str>) -> Result<Self, CallError> {
+        let parsed = token.map(str::parse).transpose();
+        let value = parsed.map_err(|_| target("the token of the login has other characters than those of a token: log in again (`esker login`)".into()))?;
+        Ok(Self(value))
+    }
+
+    fn on(self, channel: Channel) -> Authorized {
+        InterceptedService::new(channel, self)
+    }
+}
+
+impl Interceptor for Authorization {
+    fn call(&mut self, mut request: tonic::Request<()>) -> Result<tonic::Request<()>, Status> {
+        if let Some(value) = &self.0 {
+            let metadata = request.metadata_mut();
+            metadata.insert("authorization", value.clone());
+        }
+        Ok(request)
+    }
+}
+
+/// Opens a channel as the address requires; on an encrypted one, uses the token of a login, or proves a key if a usable key exists.
+pub(super) async fn reach(address: &Address) -> Result<Authorized, CallError> {
     if address.by_host_key() || address.tls.is_some() {
         return reach_by_key(address).await;
     }
     match plain_or_by_key(address, false).await? {
-        (reached, false) => Ok(reached.channel),
+        (reached, false) => Ok(Authorization(None).on(reached.channel)),
         (reached, true) => prove_on(address, reached).await,
     }
 }
 
-/// Opens an encrypted channel and proves a key.
-pub(super) async fn reach_by_key(address: &Address) -> Result<Channel, CallError> {
+/// Opens an encrypted channel; uses the token of a login, or proves a key.
+pub(super) async fn reach_by_key(address: &Address) -> Result<Authorized, CallError> {
     let reached = secure::connect(address, endpoint(address)?).await?;
     prove_on(address, reached).await
 }
 
 /// Proves the client's identity; on one machine the kernel may report it instead.
-async fn prove_on(address: &Address, reached: SecureChannel) -> Result<Channel, CallError> {
+async fn prove_on(address: &Address, reached: SecureChannel) -> Result<Authorized, CallError> {
     let SecureChannel { channel, exporter } = reached;
-    let mut server = GrpcTransport {
-        address,
-        channel: channel.clone(),
-    };
+    if let Some(token) = secure::authorization(address).await? {
+        return Ok(Authorization::of(Some(&token))?.on(channel));
+    }
+    let unauthorized = Authorization(None).on(channel.clone());
+    let mut server = GrpcTransport { address, channel };
     match secure::prove(address, exporter.as_ref(), &mut server).await {
-        Err(CallError::Failed(_)) if address.is_local() || address.tls.is_some() => Ok(channel),
+        Err(CallError::Failed(_)) if address.is_local() || address.tls.is_some() => {
+            Ok(unauthorized)
+        }
         Err(e) => Err(e),
-        Ok(()) => Ok(channel),
+        Ok(()) => Ok(unauthorized),
     }
 }
 
@@ -154,13 +189,27 @@ pub(super) fn asks_for_key(status: &Status) -> bool {
     status.metadata().get(HINT).is_some_and(|h| h == "key")
 }
 
-/// Proves the client's identity and greets.
+/// Proves the client's identity and greets. A user who has logged in at the server shows the token of the login instead.
 async fn proved(
     address: &Address,
     reached: SecureChannel,
     outgoing: &Arc<SendQueue>,
     peer: Option<proto::Peer>,
 ) -> Result<Opened, CallError> {
+    let token = match &peer {
+        Some(_) => None,
+        None => secure::authorization(address).await?,
+    };
+    if let Some(token) = token {
+        let opened = in_time(address, reached.channel, outgoing, peer, Some(&token)).await;
+        return opened.map_err(|e| match e {
+            Ungreeted::CallError(e) => e,
+            Ungreeted::Unproved(words) => target(format!(
+                "{words}. You logged in there by `esker login`; `esker logout esker://{}` forgets that, so that your SSH keys are used",
+                address.authority()
+            )),
+        });
+    }
     let mut server = GrpcTransport {
         address,
         channel: reached.channel.clone(),
@@ -172,7 +221,7 @@ async fn proved(
         Err(e) => return Err(e),
         Ok(()) => {}
     }
-    match in_time(address, reached.channel, outgoing, peer).await {
+    match in_time(address, reached.channel, outgoing, peer, None).await {
         Ok(opened) => Ok(opened),
         Err(Ungreeted::Unproved(words)) => Err(proof.err().unwrap_or_else(|| target(words))),
         Err(Ungreeted::CallError(e)) => Err(e),
@@ -185,9 +234,10 @@ async fn in_time(
     channel: Channel,
     outgoing: &Arc<SendQueue>,
     peer: Option<proto::Peer>,
+    token: Option<&str>,
 ) -> Result<Opened, Ungreeted> {
     let limit = connect_max(address);
-    match tokio::time::timeout(limit, greet(address, channel, outgoing, peer)).await {
+    match tokio::time::timeout(limit, greet(address, channel, outgoing, peer, token)).await {
         Ok(opened) => opened,
         Err(_) => Err(Ungreeted::CallError(CallError::Lost(format!(
             "{} accepts connections but did not greet within {}: its process may be stopped or overloaded",
@@ -215,6 +265,7 @@ async fn greet(
     channel: Channel,
     outgoing: &Arc<SendQueue>,
     peer: Option<proto::Peer>,
+    token: Option<&str>,
 ) -> Result<Opened, Ungreeted> {
     let hello = proto::ToServer {
         hello: Some(proto::Hello {
@@ -226,6 +277,7 @@ async fn greet(
         ..Default::default()
     };
     outgoing.send(hello.encode_to_vec());
+    let channel = Authorization::of(token)?.on(channel);
     let mut grpc =
         tonic::client::Grpc::new(channel).max_decoding_message_size(ANSWER_MESSAGE_BYTES_MAX);
     let gone = |e: &dyn std::fmt::Display| {

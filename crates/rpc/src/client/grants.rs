@@ -1,14 +1,13 @@
 //! Administration of the grants of a server's database, for callers with role `admin`.
 
 use super::CallError;
-use super::connect;
+use super::connect::{self, Authorized};
 use crate::address::Address;
 use crate::proto;
 use crate::proto::access_client::AccessClient;
 use crate::proto::grants_reply::Line;
 use esker_access::grants::RightsEntry;
 use esker_model::{Error, Result};
-use tonic::transport::Channel;
 use tonic::{Code, Response, Status};
 
 /// Access to the grants of a server's database.
@@ -40,7 +39,7 @@ impl<'a> Grants<'a> {
 
     fn call<T>(
         &self,
-        call: impl AsyncFn(AccessClient<Channel>) -> std::result::Result<Response<T>, Status>,
+        call: impl AsyncFn(AccessClient<Authorized>) -> std::result::Result<Response<T>, Status>,
     ) -> Result<T> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()

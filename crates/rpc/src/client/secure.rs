@@ -272,6 +272,13 @@ impl<S> tower_service::Service<http::Uri> for SingleConnection<S> {
     }
 }
 
+/// The token by which the user has logged in at this server, if so (`esker login`), as the value of the header `authorization`. It may
+/// be sent over an encrypted connection only.
+pub(crate) async fn authorization(address: &Address) -> Result<Option<String>, CallError> {
+    let address = address.clone();
+    run_blocking(move || crate::logins::authorization(&address)).await
+}
+
 /// Transport for the requests of a proof.
 pub(crate) trait ProofTransport {
     /// Sends a request and returns the reply.

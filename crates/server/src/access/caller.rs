@@ -3,13 +3,15 @@
 use super::{Access, Admitted, ClientIdentity, ClientRights, Proof};
 use crate::audit::RequestNote;
 use crate::http::{Bound, Session};
+use crate::oidc::{OidcLogin, is_jwt};
 use crate::settings::Loopback;
 use axum::body::Body;
+use esker_access::jwt::CLOCK_SKEW;
 use esker_access::origin_check::{ForeignRequest, OriginHeaders};
 use esker_access::peer::is_mapped;
 use esker_access::proof::EXPORTER_BYTES;
 use esker_access::slots::Slot;
-use esker_access::{PublicKey, Refused, Role, fingerprint, token};
+use esker_access::{PublicKey, Refused, Role, fingerprint, rights, token};
 use esker_audit::Subject;
 use http::{Request, Response, StatusCode, header};
 use std::fmt;
@@ -22,6 +24,9 @@ use tonic::metadata::MetadataValue;
 
 /// Time for which the rights of a key are cached.
 const RIGHTS_CACHED: Duration = Duration::from_millis(500);
+/// Time before the end of a provider's token at which clients are told to open another connection, in seconds. Clients renew a token
+/// earlier than that.
+const RECONNECT_BEFORE: i64 = 15;
 /// Refusals of one connection that are logged; later ones are only counted.
 const LOGGED_REFUSALS_MAX: u64 = 100;
 /// Characters of a key's comment that are shown.
@@ -70,6 +75,8 @@ struct ProvenIdentity {
 pub(crate) struct Requester {
     pub(crate) caller: Arc<Caller>,
     token: Option<Arc<str>>,
+    /// User whom a provider of OpenID Connect names in the token, or why the token is refused; `None` for other tokens.
+    login: Option<Result<Arc<OidcLogin>, Arc<str>>>,
     /// Cookie of a session, from the request.
     cookie: Option<Arc<str>>,
     /// Whether a browser sent the request for a page of another origin.
@@ -190,7 +197,7 @@ impl Caller {
     }
 
     /// Whether others on the network may read what the client sends.
-    fn is_unencrypted_remote(&self) -> bool {
+    pub(crate) fn is_unencrypted_remote(&self) -> bool {
         !self.encrypted && !self.address().to_canonical().is_loopback()
     }
 
@@ -313,6 +320,7 @@ impl Requester {
         Self {
             caller: Arc::clone(caller),
             token,
+            login: None,
             cookie: crate::http::cookie(request.headers(), caller.encrypted()).map(Into::into),
             is_cross_site: headers.is_crossed(),
             foreign: access.foreign(&headers, request.uri().path()),
@@ -321,6 +329,39 @@ impl Requester {
             note: Arc::default(),
             subjects: Arc::default(),
         }
+    }
+
+    /// Returns the check of a token that a provider of OpenID Connect has issued, if the request has one; it may wait for the provider.
+    pub(crate) fn check_login(
+        &self,
+        access: &Access,
+    ) -> Option<impl Future<Output = Result<Arc<OidcLogin>, Arc<str>>> + Send + use<>> {
+        let oidc = Arc::clone(access.oidc()?);
+        let token = self.token.clone().filter(|token| is_jwt(token))?;
+        if self.caller.is_unencrypted_remote() {
+            return None;
+        }
+        Some(async move {
+            match tokio::task::spawn_blocking(move || oidc.bearer(&token)).await {
+                Ok(checked) => checked.map_err(Into::into),
+                Err(_) => Err("the server could not check the token".into()),
+            }
+        })
+    }
+
+    /// Notes the result of [`Self::check_login`].
+    pub(crate) fn set_login(&mut self, login: Result<Arc<OidcLogin>, Arc<str>>) {
+        self.login = Some(login);
+    }
+
+    /// Time after which a connection must not be used for further calls, because the token of its provider is about to expire; `None` without
+    /// such a token.
+    pub(crate) fn login_left(&self) -> Option<Duration> {
+        let login = self.login.as_ref()?.as_ref().ok()?;
+        let end = login.until - CLOCK_SKEW - RECONNECT_BEFORE;
+        Some(Duration::from_secs(
+            u64::try_from(end.saturating_sub(rights::now())).unwrap_or(0),
+        ))
     }
 
     /// Identity by which requests in progress are counted per client: a user of this machine, a token, a session, a key, else an address.
@@ -347,6 +388,9 @@ impl Requester {
         if let Some(proven) = &*self.caller.proven() {
             return proven.who.clone();
         }
+        if let Some(Ok(login)) = &self.login {
+            return login.to_string();
+        }
         match (self.caller.kernel_user(), &self.token) {
             (_, Some(_)) => "anyone who has that token".to_owned(),
             (Some(user), None) => format!("user {user}"),
@@ -372,13 +416,14 @@ impl Requester {
         by_key || self.owner(access).is_some()
     }
 
-    /// Returns the sender's present rights.
+    /// Returns the sender's present rights. A token that is sent decides, also for a process of the owner: a portal of that user limits
+    /// its requests by the tokens of others.
     pub(super) fn allowed(&self, access: &Access) -> Result<ClientRights, Denied> {
-        if self.owner(access).is_some() {
-            return Ok(ClientRights::all(Proof::Process));
-        }
         if let Some(token) = &self.token {
             return self.allowed_by_token(access, token);
+        }
+        if self.owner(access).is_some() {
+            return Ok(ClientRights::all(Proof::Process));
         }
         if let Some((_, allowed)) = self.session(access)? {
             return Ok(allowed);
@@ -395,7 +440,15 @@ impl Requester {
                 rights.map_err(|e| Denied::of_identity(&format!("user {user}"), &e))
             }
             (Some(Err((who, refused))), None) => Err(Denied::of_identity(&who, &refused)),
-            (None, None) => Err(self.unauthenticated(access)),
+            (None, None) => {
+                let mut denied = self.unauthenticated(access);
+                if access.oidc().is_some() {
+                    denied.message.push_str(
+                        "; users of the OpenID provider log in by `esker login`, or by the button of the console",
+                    );
+                }
+                Err(denied)
+            }
         }
     }
 
@@ -451,14 +504,10 @@ impl Requester {
         }
         match access.role_of(&session.identity, self.caller.address()) {
             Ok(granted) => match session.role.lesser(granted.role) {
-                Some(role) => Ok(Some((
-                    session,
-                    ClientRights {
-                        role,
-                        proof: Proof::Session,
-                        ..granted.into()
-                    },
-                ))),
+                Some(role) => {
+                    let rights = session.identity.session_rights(granted, role);
+                    Ok(Some((session, rights)))
+                }
                 None => Err(Denied::forbidden(
                     "role",
                     format!(
@@ -490,7 +539,7 @@ impl Requester {
             (Proof::Local, Some(user)) => {
                 format!("user {user} ({})", rights.name.as_deref().unwrap_or("?"))
             }
-            (Proof::Session, _) => match self.session(access)? {
+            (Proof::Session | Proof::Oidc, _) => match self.session(access)? {
                 Some((session, _)) => session.who,
                 None => self.description(),
             },
@@ -518,6 +567,10 @@ impl Requester {
                 let hash = token::hash_of(shown);
                 name.ok().map(|name| ClientIdentity::Token { hash, name })
             }
+            (Proof::Oidc, ..) => {
+                let login = self.login.as_ref().and_then(|login| login.as_ref().ok());
+                login.map(|login| ClientIdentity::Oidc(Arc::clone(login)))
+            }
             (Proof::Key | Proof::Server | Proof::Certificate | Proof::Munge, ..) => proven(),
             _ => None,
         };
@@ -540,6 +593,14 @@ impl Requester {
                 "a token was sent without encryption, so others may have seen it: revoke it, and use https".into(),
             ));
         }
+        match &self.login {
+            Some(Ok(login)) => return Self::allowed_by_login(access, login, self.caller.address()),
+            Some(Err(why)) => {
+                self.caller.slot.failed();
+                return Err(Denied::unauthenticated("oidc", why.to_string()));
+            }
+            None => {}
+        }
         match access.rights.of_token(token) {
             Ok((granted, _)) => Ok(ClientRights {
                 proof: Proof::Token,
@@ -556,6 +617,25 @@ impl Requester {
                 )
                 .logged(format!("the token gives no access here: {refused}"))
             }),
+        }
+    }
+
+    /// Returns the rights of a user whom a provider's token names.
+    fn allowed_by_login(
+        access: &Access,
+        login: &Arc<OidcLogin>,
+        from: IpAddr,
+    ) -> Result<ClientRights, Denied> {
+        let identity = ClientIdentity::Oidc(Arc::clone(login));
+        match access.role_of(&identity, from) {
+            Ok(granted) => {
+                let role = granted.role;
+                Ok(identity.session_rights(granted, role))
+            }
+            Err(refused) => {
+                let message = format!("the token of {login}: {}", refused.client_message());
+                Err(Denied::unauthenticated(refused.word(), message))
+            }
         }
     }
 

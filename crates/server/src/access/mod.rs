@@ -1,7 +1,7 @@
 //! Authorization of requests. Each request passes [`Access::admit`] before any other code reads it; [`table`] has the role that it needs.
 //!
 //! A connection is authenticated by the kernel (a process of this machine whose user owns the database, or is root), by a proof of an SSH
-//! key ([`prove`]), or by a token in a request.
+//! key ([`prove`]), or by a token in a request: one of this server, or one of the provider of OpenID Connect that its settings name.
 
 mod bound;
 mod caller;
@@ -19,6 +19,7 @@ use crate::audit::Audit;
 use crate::client::{Client, ClientTable};
 use crate::http::{Bound, Sessions};
 use crate::metrics::Metrics;
+use crate::oidc::{Oidc, OidcLogin};
 use crate::settings::{Loopback, Settings};
 use axum::body::Body;
 use caller::Denied;
@@ -27,7 +28,7 @@ use esker_access::host_key::NAME;
 use esker_access::origin_check::{ForeignRequest, OriginHeaders};
 use esker_access::{
     Folder, Granted, HostKey, KeyData, Refused, Rights, Role, UserCertificate, fingerprint, peer,
-    strict_modes, tls,
+    rights, strict_modes, time_text, tls,
 };
 use esker_model::object::Principal;
 use esker_model::{Error, Result};
@@ -62,6 +63,8 @@ pub(crate) struct Access {
     clients: ClientTable,
     /// Sessions of browsers.
     sessions: Sessions,
+    /// Logins by a provider of OpenID Connect, if the settings name one.
+    oidc: Option<Arc<Oidc>>,
     /// Other origins whose pages may send SPARQL requests.
     origins: Vec<String>,
     /// Address at which the server listens, as `HOST:PORT`, with the host name of its settings.
@@ -94,6 +97,12 @@ impl Access {
             audit,
             clients: ClientTable::new(settings),
             sessions: Sessions::default(),
+            oidc: settings
+                .oidc
+                .as_ref()
+                .map(Oidc::open)
+                .transpose()?
+                .map(Arc::new),
             origins: settings.sparql.origins().map(str::to_owned).collect(),
             authority: OnceLock::new(),
         };
@@ -224,6 +233,7 @@ impl Access {
             ClientIdentity::Munge(user) if self.principals.munge().is_some() => {
                 self.role_of_user(*user)
             }
+            ClientIdentity::Oidc(login) => self.role_of_login(login),
             ClientIdentity::Local(_) | ClientIdentity::Munge(_) => Err(Refused::Revoked),
         }
     }
@@ -241,6 +251,26 @@ impl Access {
         self.principals.only_listed_role(granted, accounts)
     }
 
+    /// Returns the rights of a user whom a provider authenticated, until the login ends.
+    fn role_of_login(&self, login: &OidcLogin) -> std::result::Result<Granted, Refused> {
+        if login.until <= rights::now() {
+            return Err(Refused::Expired {
+                at: time_text(login.until).unwrap_or_default(),
+            });
+        }
+        let uid = u32::try_from(login.principal.uid).map_err(|_| Refused::Revoked)?;
+        let granted = self.role_of_user(uid)?;
+        Ok(Granted {
+            until: Some(login.until),
+            ..granted
+        })
+    }
+
+    /// Logins by a provider of OpenID Connect, if the settings name one.
+    pub(crate) fn oidc(&self) -> Option<&Arc<Oidc>> {
+        self.oidc.as_ref()
+    }
+
     /// Sessions of browsers with the console.
     pub(crate) fn sessions(&self) -> &Sessions {
         &self.sessions
@@ -255,10 +285,7 @@ impl Access {
             };
             let granted = self.role_of(&session.identity, address).ok()?;
             let role = granted.role.lesser(session.role)?;
-            Some(ClientRights {
-                role,
-                ..ClientRights::from(granted)
-            })
+            Some(session.identity.session_rights(granted, role))
         })
     }
 
@@ -436,7 +463,7 @@ fn full<B>(request: &Request<B>, words: &str) -> Response<Body> {
     }
 }
 
-/// How a client was authenticated.
+/// Kind of proof by which a client was authenticated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Proof {
     /// The kernel named the user of the client's process.
@@ -453,6 +480,8 @@ pub(crate) enum Proof {
     Token,
     /// The request had the cookie of a session.
     Session,
+    /// A provider of OpenID Connect authenticated the user, who has a session or sent the provider's token.
+    Oidc,
     /// The client proved the host key of the cluster's servers.
     Server,
 }
@@ -468,6 +497,7 @@ impl Proof {
             Self::Munge => "munge",
             Self::Token => "token",
             Self::Session => "session",
+            Self::Oidc => "oidc",
             Self::Server => "server",
         }
     }
@@ -555,6 +585,8 @@ pub(crate) enum ClientIdentity {
     Local(u32),
     /// The user of its process on another machine, by Munge.
     Munge(u32),
+    /// A user whom a provider of OpenID Connect authenticated.
+    Oidc(Arc<OidcLogin>),
 }
 
 impl ClientIdentity {
@@ -569,6 +601,7 @@ impl ClientIdentity {
             }
             Self::Local(user) => format!("local {user}"),
             Self::Munge(user) => format!("munge {user}"),
+            Self::Oidc(login) => format!("oidc {}", login.subject),
         }
     }
 
@@ -586,6 +619,21 @@ impl ClientIdentity {
             Self::Certificate { .. } => Proof::Certificate,
             Self::Local(_) => Proof::Local,
             Self::Munge(_) => Proof::Munge,
+            Self::Oidc(_) => Proof::Oidc,
+        }
+    }
+
+    /// Returns the rights of a session of this identity.
+    pub(crate) fn session_rights(&self, granted: Granted, role: Role) -> ClientRights {
+        let proof = if matches!(self, Self::Oidc(_)) {
+            Proof::Oidc
+        } else {
+            Proof::Session
+        };
+        ClientRights {
+            role,
+            proof,
+            ..granted.into()
         }
     }
 }

@@ -300,6 +300,7 @@ fn is_shared_key(path: &str) -> bool {
         || path.starts_with("limits.")
         || path.starts_with("threads.")
         || path.starts_with("tracing.")
+        || path.starts_with("oidc.")
 }
 
 impl KeySink for ParsedFile {
@@ -382,6 +383,7 @@ impl ClusterConfig {
         };
         source.read(&mut parsed)?;
         let whole = |message: &str| source.error(0..0, message);
+        parsed.server.finish_oidc().map_err(|why| whole(&why))?;
         let servers = match (parsed.servers, parsed.listen) {
             (None, _) => {
                 return Err(whole(

@@ -5,6 +5,7 @@ use super::table::{self, Endpoint, Verb};
 use super::{answer_session, catalogue, console, prove, request_body, sparql, status};
 use crate::access::needs::{ADMIN, ListedRoute, Needs, READ, WRITE};
 use crate::service::Service;
+use crate::settings_oidc::CALLBACK;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::State;
@@ -29,6 +30,9 @@ enum RouteHandler {
     Leave,
     Sessions,
     EndSession,
+    OidcProvider,
+    OidcLogin,
+    OidcCallback,
     Events,
     Site,
     Record,
@@ -51,7 +55,7 @@ const GRAPHS: RouteHandler = RouteHandler::Rdf(RdfEndpoint::Graphs);
 const MANAGE: RouteHandler = RouteHandler::Rdf(RdfEndpoint::Manage);
 
 /// Routes besides the API: method, path, needed access, handler. GET includes HEAD.
-const NON_API_ROUTES: [(Verb, &str, Needs, RouteHandler); 42] = [
+const NON_API_ROUTES: [(Verb, &str, Needs, RouteHandler); 45] = [
     (Verb::Get, "/healthz", Needs::Nothing, RouteHandler::Health),
     (Verb::Get, "/readyz", Needs::Nothing, RouteHandler::Ready),
     (Verb::Get, "/metrics", READ, RouteHandler::Metrics),
@@ -106,6 +110,25 @@ const NON_API_ROUTES: [(Verb, &str, Needs, RouteHandler); 42] = [
         "/api/v1/sessions/{id}",
         ADMIN,
         RouteHandler::EndSession,
+    ),
+    // A login authenticates its user; the state in the request determines the answer of the callback.
+    (
+        Verb::Get,
+        "/api/v1/oidc",
+        Needs::Nothing,
+        RouteHandler::OidcProvider,
+    ),
+    (
+        Verb::Get,
+        "/api/v1/oidc/login",
+        Needs::Nothing,
+        RouteHandler::OidcLogin,
+    ),
+    (
+        Verb::Get,
+        CALLBACK,
+        Needs::Nothing,
+        RouteHandler::OidcCallback,
     ),
     (Verb::Get, "/api/v1/events", READ, RouteHandler::Events),
     (Verb::Get, "/api/v1/site", READ, RouteHandler::Site),
@@ -191,6 +214,9 @@ fn handler_route(verb: Verb, handler: RouteHandler) -> MethodRouter<Arc<Service>
         RouteHandler::Leave => on(filter, console::session::leave),
         RouteHandler::Sessions => on(filter, console::session::list),
         RouteHandler::EndSession => on(filter, console::session::end),
+        RouteHandler::OidcProvider => on(filter, console::oidc::about),
+        RouteHandler::OidcLogin => on(filter, console::oidc::begin),
+        RouteHandler::OidcCallback => on(filter, console::oidc::finish),
         RouteHandler::Events => on(filter, console::events::events),
         RouteHandler::Site => on(filter, console::sites::sites),
         RouteHandler::Record => on(filter, catalogue::record),

@@ -11,9 +11,9 @@ pub(crate) use queue::{FairQueue, Started, Taker};
 use std::sync::Arc;
 
 /// Weight of a client without a weight of its own.
-pub const WEIGHT: u32 = 1;
+pub(crate) const WEIGHT: u32 = 1;
 /// Largest weight of a client.
-pub const WEIGHT_MAX: u32 = 1_000;
+pub(crate) const WEIGHT_MAX: u32 = 1_000;
 
 /// A client whose jobs take turns with those of others.
 #[derive(Debug, Clone, PartialEq, Eq)]

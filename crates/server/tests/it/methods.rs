@@ -37,7 +37,7 @@ const METHODS: [&str; 9] = [
 ];
 
 /// Requests that need no rights.
-const OPEN: [(&str, &str); 15] = [
+const OPEN: [(&str, &str); 18] = [
     ("GET", "/healthz"),
     ("GET", "/readyz"),
     ("GET", "/"),
@@ -46,6 +46,9 @@ const OPEN: [(&str, &str); 15] = [
     ("GET", "/api/v1/session"),
     ("POST", "/api/v1/session"),
     ("DELETE", "/api/v1/session"),
+    ("GET", "/api/v1/oidc"),
+    ("GET", "/api/v1/oidc/login"),
+    ("GET", "/api/v1/oidc/callback"),
     ("POST", "/api/v1/prove"),
     ("POST", "/esker.v1.Access/Prove"),
     ("OPTIONS", "/sparql"),

@@ -4,6 +4,9 @@
 //! ```text
 //!  assets.rs   the pages themselves
 //!  session.rs  sessions of browsers
+//!  oidc.rs     logins by a provider of OpenID Connect
+//!  begun_login.rs  a login that waits for its provider's answer
+//!  secret_map.rs   tickets, sessions and logins by their secrets
 //!  home.rs     counts, rates, the latest runs and changes, health
 //!  search.rs   type-ahead and search over all names
 //!  runs.rs     runs, one run, two runs compared
@@ -17,13 +20,16 @@
 //! ```
 
 pub(super) mod assets;
+mod begun_login;
 pub(super) mod cluster;
 pub(super) mod events;
 pub(super) mod home;
 pub(super) mod neighbourhood;
+pub(super) mod oidc;
 pub(crate) mod recent_traversals;
 pub(super) mod runs;
 pub(super) mod search;
+mod secret_map;
 pub(crate) mod session;
 pub(super) mod sites;
 pub(super) mod space;

@@ -4,12 +4,16 @@
 //! **ticket** from a client that is authenticated (by an SSH key, a token, or as a user of this machine), in a link that opens once, and
 //! keeps a cookie for it.
 //!
+//! A browser may also log in at a provider of OpenID Connect ([`super::oidc`]), which begins a session without a ticket.
+//!
 //! A session has the identity of its ticket's maker, which is checked at each use: revoking the key or token also revokes the session.
 //! Its role is at most the maker's when the ticket was made. It is bound to the user of this machine who began it, or to an address; it
 //! ends with the server, with the maker's rights, or after some hours; and it cannot make tickets.
 
 use super::super::{failure, json_response};
-use crate::access::{ClientIdentity, ClientRights, Proof, Requester};
+use super::begun_login::BegunLogin;
+use super::secret_map::{Expiring, Hash, SecretMap, hash, hex, secret};
+use crate::access::{ClientIdentity, ClientRights, Requester};
 use crate::service::Service;
 use axum::body::Body;
 use axum::extract::{Path, State};
@@ -17,8 +21,7 @@ use esker_access::grants::RightsEntry;
 use esker_access::{Role, rights, time_text};
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header};
 use serde_json::{Value as Json, json};
-use std::collections::HashMap;
-use std::fmt::{self, Write as _};
+use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -31,8 +34,6 @@ const SESSION: Duration = Duration::from_hours(12);
 const TICKETS_EACH: usize = 16;
 /// Sessions per user, key or token; one more ends the oldest.
 const SESSIONS_EACH: usize = 64;
-/// Largest number of tickets, and of sessions. Above it, the oldest one of the holder with the most is dropped.
-const TOTAL_MAX: usize = 1_000;
 /// Name of the cookie without TLS.
 const COOKIE: &str = "esker_session";
 /// Name of the cookie over TLS: browsers accept it from this host only, over TLS.
@@ -41,8 +42,6 @@ const COOKIE_OF_HOST: &str = "__Host-esker_session";
 pub(crate) const PREFIX: &str = "session:";
 /// Header with the name by which a client knows this server.
 const TARGET: &str = "esker-target";
-/// Random bytes in a ticket.
-const RANDOM_BYTES: usize = 32;
 
 /// User or address to which a session is bound.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -104,14 +103,6 @@ struct Ticket {
     until: Instant,
 }
 
-/// A ticket or session with a holder and an end.
-trait Expiring {
-    /// Hash of the holder's identity, by which the number is limited.
-    fn holder(&self) -> Hash;
-    fn began(&self) -> Instant;
-    fn until(&self) -> Instant;
-}
-
 impl Expiring for Ticket {
     fn holder(&self) -> Hash {
         self.identity.digest()
@@ -136,57 +127,6 @@ impl Expiring for Session {
     }
 }
 
-type Hash = [u8; 32];
-
-/// Tickets or sessions with their holders, by hashes of their secrets.
-struct SecretMap<T>(HashMap<Hash, (Hash, T)>);
-
-impl<T> Default for SecretMap<T> {
-    fn default() -> Self {
-        Self(HashMap::new())
-    }
-}
-
-impl<T: Expiring> SecretMap<T> {
-    /// Drops expired items.
-    fn prune(&mut self, now: Instant) {
-        self.0.retain(|_, (_, item)| item.until() > now);
-    }
-
-    fn drop_oldest_of(&mut self, holder: Hash) {
-        let own = self.0.iter().filter(|(_, (of, _))| *of == holder);
-        let oldest = own.min_by_key(|(_, (_, item))| item.began());
-        if let Some(hash) = oldest.map(|(hash, _)| *hash) {
-            self.0.remove(&hash);
-        }
-    }
-
-    /// Adds an item. A holder with too many loses its own oldest, so that it cannot displace those of others.
-    fn add(&mut self, hash: Hash, item: T, each: usize) {
-        let holder = item.holder();
-        let mut counts: HashMap<Hash, usize> = HashMap::new();
-        for (of, _) in self.0.values() {
-            *counts.entry(*of).or_default() += 1;
-        }
-        if counts.get(&holder).is_some_and(|n| *n >= each) {
-            self.drop_oldest_of(holder);
-        } else if self.0.len() >= TOTAL_MAX
-            && let Some((most, _)) = counts.into_iter().max_by_key(|(_, n)| *n)
-        {
-            self.drop_oldest_of(most);
-        }
-        self.0.insert(hash, (holder, item));
-    }
-
-    fn get(&self, hash: &Hash) -> Option<&T> {
-        self.0.get(hash).map(|(_, item)| item)
-    }
-
-    fn remove(&mut self, hash: &Hash) -> Option<T> {
-        self.0.remove(hash).map(|(_, item)| item)
-    }
-}
-
 /// Tickets and sessions of the server.
 #[derive(Default)]
 pub(crate) struct Sessions {
@@ -197,6 +137,7 @@ pub(crate) struct Sessions {
 struct SessionState {
     tickets: SecretMap<Ticket>,
     sessions: SecretMap<Session>,
+    logins: SecretMap<BegunLogin>,
 }
 
 /// Reasons for refusing a ticket.
@@ -212,36 +153,13 @@ enum TicketError {
     Failed(String),
 }
 
-/// Hashes a secret. Comparing hashes reveals nothing about the secret by its duration.
-fn hash(secret: &str) -> Hash {
-    *blake3::hash(secret.as_bytes()).as_bytes()
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        // Writing to a String cannot fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
-}
-
-fn secret() -> Result<String, String> {
-    let mut bytes = [0; RANDOM_BYTES];
-    let failed = |e| format!("the system's random number generator failed: {e}");
-    let mut filled = 0;
-    while let Some(rest) = bytes.get_mut(filled..).filter(|r| !r.is_empty()) {
-        filled +=
-            rustix::rand::getrandom(rest, rustix::rand::GetRandomFlags::empty()).map_err(failed)?;
-    }
-    Ok(hex(&bytes))
-}
-
 impl Sessions {
     fn state(&self) -> MutexGuard<'_, SessionState> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
         state.tickets.prune(now);
         state.sessions.prune(now);
+        state.logins.prune(now);
         state
     }
 
@@ -268,6 +186,43 @@ impl Sessions {
         Ok(secret)
     }
 
+    /// Notes a login that a browser begins at a provider, by the state that comes back with it.
+    pub(super) fn begin_login(&self, state: &str, begun: BegunLogin) {
+        self.state().logins.add(hash(state), begun, TICKETS_EACH);
+    }
+
+    /// Returns the login that was begun with a state, and forgets it.
+    pub(super) fn take_login(&self, state: &str) -> Option<BegunLogin> {
+        self.state().logins.remove(&hash(state))
+    }
+
+    /// Begins a session of an authenticated client; returns its cookie and the session.
+    pub(super) fn begin(
+        &self,
+        who: String,
+        identity: ClientIdentity,
+        role: Role,
+        bound: Bound,
+        lasts: Duration,
+    ) -> Result<(String, Session), String> {
+        let cookie = secret()?;
+        let (began, now) = (Instant::now(), rights::now());
+        let hash = hash(&cookie);
+        let session = Session {
+            id: format!("{PREFIX}{}", hex(hash.get(..6).unwrap_or_default())),
+            who,
+            identity,
+            role,
+            bound,
+            began,
+            until: began + lasts,
+            ends: now.saturating_add(i64::try_from(lasts.as_secs()).unwrap_or(i64::MAX)),
+        };
+        let mut state = self.state();
+        state.sessions.add(hash, session.clone(), SESSIONS_EACH);
+        Ok((cookie, session))
+    }
+
     /// Exchanges a ticket for a session bound to `bound`; returns its cookie and the session. `granted` returns the maker's present role
     /// and its end.
     fn enter(
@@ -288,24 +243,13 @@ impl Sessions {
         }
         state.tickets.remove(&hash_of_ticket);
         let (role, end) = granted(&found.identity).map_err(TicketError::Over)?;
-        let cookie = secret().map_err(TicketError::Failed)?;
-        let (began, now) = (Instant::now(), rights::now());
-        let left = end.map(|end| u64::try_from(end.saturating_sub(now)).unwrap_or(0));
+        drop(state);
+        let left = end.map(|end| u64::try_from(end.saturating_sub(rights::now())).unwrap_or(0));
         let lasts = left.map_or(SESSION, |left| SESSION.min(Duration::from_secs(left)));
-        let hash = hash(&cookie);
-        let session = Session {
-            id: format!("{PREFIX}{}", hex(hash.get(..6).unwrap_or_default())),
-            who: found.who,
-            identity: found.identity,
-            // If the roles have nothing in common, the check at each use refuses the session.
-            role: found.role.lesser(role).unwrap_or(found.role),
-            bound,
-            began,
-            until: began + lasts,
-            ends: now.saturating_add(i64::try_from(lasts.as_secs()).unwrap_or(i64::MAX)),
-        };
-        state.sessions.add(hash, session.clone(), SESSIONS_EACH);
-        Ok((cookie, session))
+        // If the roles have nothing in common, the check at each use refuses the session.
+        let role = found.role.lesser(role).unwrap_or(found.role);
+        self.begin(found.who, found.identity, role, bound, lasts)
+            .map_err(TicketError::Failed)
     }
 
     /// Looks up the session of a cookie.
@@ -359,8 +303,12 @@ fn cookie_name(encrypted: bool) -> &'static str {
 
 /// Returns the session cookie in a request on such a connection.
 pub(crate) fn cookie(headers: &HeaderMap, encrypted: bool) -> Option<&str> {
+    cookie_named(headers, cookie_name(encrypted))
+}
+
+/// Returns the cookie of a name in a request.
+pub(super) fn cookie_named<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     let shown = headers.get_all(header::COOKIE).iter();
-    let name = cookie_name(encrypted);
     shown
         .filter_map(|v| v.to_str().ok())
         .flat_map(|v| v.split(';'))
@@ -368,7 +316,7 @@ pub(crate) fn cookie(headers: &HeaderMap, encrypted: bool) -> Option<&str> {
 }
 
 /// Makes the header that sets a cookie for a number of seconds.
-fn set_cookie(value: &str, seconds: u64, encrypted: bool) -> Option<HeaderValue> {
+pub(super) fn set_cookie(value: &str, seconds: u64, encrypted: bool) -> Option<HeaderValue> {
     let name = cookie_name(encrypted);
     let secure = if encrypted { "; Secure" } else { "" };
     let text =
@@ -491,19 +439,13 @@ pub(in super::super) async fn enter(
         Err(TicketError::Failed(why)) => failure(StatusCode::SERVICE_UNAVAILABLE, &why, None),
         Ok((cookie, session)) => {
             tracing::info!(who = %session.who, role = %session.role, bound = %session.bound, id = session.id, "a session of the console begins");
-            let rights = ClientRights {
-                role: session.role,
-                ..match access.role_of(&session.identity, caller.address()) {
-                    Ok(granted) => granted.into(),
-                    Err(refused) => {
-                        return failure(StatusCode::FORBIDDEN, &refused.client_message(), None);
-                    }
+            let granted = match access.role_of(&session.identity, caller.address()) {
+                Ok(granted) => granted,
+                Err(refused) => {
+                    return failure(StatusCode::FORBIDDEN, &refused.client_message(), None);
                 }
             };
-            let rights = ClientRights {
-                proof: Proof::Session,
-                ..rights
-            };
+            let rights = session.identity.session_rights(granted, session.role);
             let about = about(&service, &session.who, &rights);
             let named = format!("{} of {}", session.id, session.who);
             requester.record_session(access, "POST /api/v1/session", Some(rights), named);
@@ -573,6 +515,7 @@ pub(in super::super) async fn end(
 
 #[cfg(test)]
 mod tests {
+    use super::super::secret_map::{RANDOM_BYTES, TOTAL_MAX};
     use super::*;
 
     fn token(n: usize) -> ClientIdentity {
@@ -609,6 +552,29 @@ mod tests {
         assert!(sessions.of(&ticket).is_none(), "a ticket is not a cookie");
         sessions.end(&cookie);
         assert!(sessions.of(&cookie).is_none());
+    }
+
+    #[test]
+    fn a_login_is_finished_once() {
+        let sessions = Sessions::default();
+        let begun = |nonce: &str| BegunLogin {
+            holder: hash("an address"),
+            cookie: hash("a cookie"),
+            nonce: nonce.into(),
+            verifier: "v".into(),
+            redirect: "http://127.0.0.1/".into(),
+            began: Instant::now(),
+        };
+        sessions.begin_login("state", begun("n"));
+        assert!(sessions.take_login("other").is_none());
+        assert_eq!(sessions.take_login("state").unwrap().nonce, "n");
+        assert!(sessions.take_login("state").is_none());
+        // One address cannot keep others out.
+        for n in 0..2 * TICKETS_EACH {
+            sessions.begin_login(&n.to_string(), begun("n"));
+        }
+        assert!(sessions.take_login("0").is_none());
+        assert_eq!(sessions.state().logins.0.len(), TICKETS_EACH);
     }
 
     #[test]

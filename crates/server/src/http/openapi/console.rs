@@ -453,8 +453,11 @@ pub(super) fn schemas() -> Vec<(&'static str, Json)> {
                         "token",
                         "session",
                         "server",
+                        "oidc",
                     ]),
                 ),
+                ("user", maybe_text()),
+                ("name", maybe_text()),
                 (
                     "server",
                     object_of([
@@ -464,6 +467,17 @@ pub(super) fn schemas() -> Vec<(&'static str, Json)> {
                         ("pid", integer()),
                     ]),
                 ),
+            ]),
+        ),
+        (
+            "OidcProvider",
+            object_of([
+                ("issuer", text()),
+                ("name", text()),
+                ("client_id", text()),
+                ("scopes", text()),
+                ("audience", maybe_text()),
+                ("login", text()),
             ]),
         ),
         (
