@@ -38,6 +38,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/quota": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Limits of the sender and how much of them is used; with `all`, of all, for administrators */
+        get: operations["quota"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/vertex": {
         parameters: {
             query?: never;
@@ -1221,6 +1238,22 @@ export interface components {
         Tags: {
             tags: Record<string, never>[];
         };
+        Quota: {
+            client: string;
+            /** @description person or address to ask for higher limits */
+            contact: string;
+            rows: {
+                owner: string;
+                /** @enum {unknown} */
+                limit: "queries" | "query_time" | "query_memory" | "entries" | "bytes";
+                /** @description null if it is not counted */
+                used: number | null;
+                /** @description bytes or milliseconds; null without a limit */
+                most: number | null;
+                /** @description key of the configuration that sets the limit */
+                key: string | null;
+            }[];
+        };
         TagRequest: {
             filter: string;
             set?: Record<string, never>;
@@ -1658,7 +1691,9 @@ export interface components {
             /** @enum {string} */
             role: "read" | "write" | "admin";
             /** @enum {string} */
-            how: "process" | "key" | "certificate" | "local" | "munge" | "token" | "session" | "server";
+            how: "process" | "key" | "certificate" | "local" | "munge" | "token" | "session" | "server" | "oidc";
+            user: string | null;
+            name: string | null;
             server: {
                 version: string;
                 target: string;
@@ -1666,6 +1701,14 @@ export interface components {
                 kind: "folder" | "cluster";
                 pid: number;
             };
+        };
+        OidcProvider: {
+            issuer: string;
+            name: string;
+            client_id: string;
+            scopes: string;
+            audience: string | null;
+            login: string;
         };
         Sites: {
             tiers: {
@@ -1883,6 +1926,74 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Stats"];
+                };
+            };
+            /** @description the request is malformed */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Failure"];
+                };
+            };
+            /** @description the requested item does not exist */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Failure"];
+                };
+            };
+            /** @description the request is larger than the server takes */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Failure"];
+                };
+            };
+            /** @description the server is busy; Retry-After says when to come back */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Failure"];
+                };
+            };
+            /** @description the server is stopping, or its database cannot be reached */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Failure"];
+                };
+            };
+        };
+    };
+    quota: {
+        parameters: {
+            query?: {
+                /** @description `true`: the limits of all users, groups and projects; needs role `admin` */
+                all?: boolean;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description done */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Quota"];
                 };
             };
             /** @description the request is malformed */
@@ -3696,6 +3807,15 @@ export interface operations {
                     "application/json": components["schemas"]["Failure"];
                 };
             };
+            /** @description the owner of the new entries has reached its quota */
+            507: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Failure"];
+                };
+            };
         };
     };
     find: {
@@ -4001,6 +4121,15 @@ export interface operations {
                     "application/json": components["schemas"]["Failure"];
                 };
             };
+            /** @description the owner of the new entries has reached its quota */
+            507: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Failure"];
+                };
+            };
         };
     };
     updateObject: {
@@ -4071,6 +4200,15 @@ export interface operations {
             };
             /** @description the server is stopping, or its database cannot be reached */
             503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Failure"];
+                };
+            };
+            /** @description the owner of the new entries has reached its quota */
+            507: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -4223,6 +4361,15 @@ export interface operations {
             };
             /** @description the server is stopping, or its database cannot be reached */
             503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Failure"];
+                };
+            };
+            /** @description the owner of the new entries has reached its quota */
+            507: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -4886,6 +5033,15 @@ export interface operations {
             };
             /** @description the server is stopping, or its database cannot be reached */
             503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Failure"];
+                };
+            };
+            /** @description the owner of the new entries has reached its quota */
+            507: {
                 headers: {
                     [name: string]: unknown;
                 };
