@@ -268,11 +268,11 @@ mod tests {
             // The file system of temporary files has no attributes.
             return;
         }
-        set("user.other", &[7; 5_000]).unwrap();
+        set("user.other", &[7; 1_100]).unwrap();
         set("user.esker.tag", b"1").unwrap();
         let list = Acl {
             owner: 6,
-            users: (0..300).map(|id| (id, 4)).collect(),
+            users: (0..200).map(|id| (id, 4)).collect(),
             group: 0,
             groups: Vec::new(),
             mask: Some(4),

@@ -227,6 +227,25 @@ impl GraphCall {
         }
     }
 
+    /// Vertices that the call names, in order.
+    pub fn named_vertices(&self) -> Vec<VertexId> {
+        match self {
+            Self::ReadVertices(ids, _) | Self::ScanEdges(ids, _) => ids.clone(),
+            Self::VertexHistory(id, _) => vec![*id],
+            Self::Degrees(of) => of.iter().map(|(id, _)| *id).collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Edges that the call names, in order.
+    pub fn named_edges(&self) -> &[EdgeKey] {
+        match self {
+            Self::ReadEdges(keys, _) => keys,
+            Self::EdgeHistory(key, _) => std::slice::from_ref(key),
+            _ => &[],
+        }
+    }
+
     /// Makes the call on `graph`, passes the items of the result to `out`, and returns the encoded rest of the result. After
     /// `out` broke off the rest is meaningless.
     pub fn answer(

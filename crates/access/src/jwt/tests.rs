@@ -1,3 +1,5 @@
+//! Tokens of providers: algorithms, signatures, claims and damaged input.
+
 use super::*;
 use proptest::prelude::*;
 use ring::rand::SystemRandom;

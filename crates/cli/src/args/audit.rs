@@ -99,7 +99,7 @@ pub(crate) enum AuditForm {
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Example:\n  esker audit export lab.esker --format ocsf --since 2026-11-01 > events.ndjson"
+    after_help = "Examples:\n  esker audit export lab.esker --format ocsf --since 2026-11-01 > events.ndjson\n  esker audit export lab.esker --format syslog --refused"
 )]
 pub(crate) struct AuditExportArgs {
     #[command(flatten)]
@@ -112,7 +112,9 @@ pub(crate) struct AuditExportArgs {
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  esker audit head lab.esker | ssh log-host 'cat >> lab.heads'")]
+#[command(
+    after_help = "Examples:\n  esker audit head lab.esker\n  esker audit head lab.esker | ssh log-host 'cat >> lab.heads'"
+)]
 pub(crate) struct AuditHeadArgs {
     #[command(flatten)]
     pub(crate) target: Target,

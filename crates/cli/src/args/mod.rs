@@ -265,7 +265,7 @@ pub(crate) enum Command {
     Audit(AuditArgs),
     /// Show a lineage to users from whom permissions hide it
     Share(Box<ShareArgs>),
-    /// Show limits of users, groups and projects, and how much of them is used
+    /// Show limits of users, groups and projects, and their use
     Quota(QuotaArgs),
     /// Log in at a server by its OpenID provider
     Login(LoginArgs),

@@ -376,7 +376,7 @@ fn a_key_that_is_bound_to_a_user_reads_as_that_user() {
             "--role",
             "write",
         ],
-        "requires esker-role=\"read\"",
+        "require esker-role=\"read\"",
     );
     lab.does(&[
         "grant",

@@ -99,7 +99,7 @@ fn users_answer() {
         let path = line.unwrap();
         let reached = std::fs::symlink_metadata(&path).is_ok();
         let may = rustix::fs::access(&path, Access::READ_OK).is_ok();
-        writeln!(out, "answer {}{}", u8::from(reached), u8::from(may)).unwrap();
+        writeln!(out, "answered {}{}", u8::from(reached), u8::from(may)).unwrap();
     }
 }
 
@@ -123,7 +123,7 @@ fn by_the_kernel(user: &str, tree: &Tree, names: &[String]) -> [BTreeSet<String>
     assert!(out.status.success(), "{}", text(&out.stdout));
     let said = text(&out.stdout);
     let answers: Vec<&str> = said
-        .split("answer ")
+        .split("answered ")
         .skip(1)
         .map(|rest| &rest[..2])
         .collect();

@@ -121,7 +121,7 @@ fn a_file() {
 #[test]
 fn a_server() {
     let malformed = expect![
-        "Invalid: `esker://login1:port` is not an address of a server: a port is a number from 1 to 65535; expected esker://HOST:PORT, as in esker://127.0.0.1:7400, with ?tls=FILE for a server with certificates, ?key=FILE for the SSH key to use, ?trust-new-host, ?ssh=on, ?plain=on, ?timeout=30s for a longer wait and ?cache=off for a client without a cache"
+        "Invalid: `esker://login1:port` is not an address of a server: a port is a number from 1 to 65535; expected esker://HOST:PORT, as in esker://127.0.0.1:7400, with ?tls=FILE for a server with certificates, ?key=FILE for the SSH key to use, ?user=NAME for the user of a certificate, ?auth=munge, ?trust-new-host, ?ssh=on, ?plain=on, ?timeout=30s for a longer wait and ?cache=off for a client without a cache"
     ];
     refuses(
         |_| {},

@@ -188,22 +188,14 @@ fn graph_read(entry: &mut Entry, read: &GraphCall, rename: bool) {
     if rename && let Some(name) = wire_name(read) {
         name.clone_into(&mut entry.call);
     }
-    match read {
-        GraphCall::ReadVertices(ids, _) | GraphCall::ScanEdges(ids, _) => {
-            ids.iter().for_each(|id| entry.target(id.to_string()));
-        }
-        GraphCall::ReadEdges(keys, _) => keys
-            .iter()
-            .for_each(|key| entry.target(format!("{} -> {}", key.source, key.destination))),
-        GraphCall::Degrees(of) => of.iter().for_each(|(id, _)| entry.target(id.to_string())),
-        GraphCall::VertexHistory(id, _) => entry.target(id.to_string()),
-        GraphCall::EdgeHistory(key, _) => {
-            entry.target(format!("{} -> {}", key.source, key.destination));
-        }
-        GraphCall::Travel(traversal, _) => {
-            entry.query = Some(QueryText::new(&traversal.to_string()))
-        }
-        _ => {}
+    for id in read.named_vertices() {
+        entry.target(id.to_string());
+    }
+    for key in read.named_edges() {
+        entry.target(format!("{} -> {}", key.source, key.destination));
+    }
+    if let GraphCall::Travel(traversal, _) = read {
+        entry.query = Some(QueryText::new(&traversal.to_string()));
     }
 }
 

@@ -454,7 +454,7 @@ fn the_document_describes_the_routes() {
                     (_, "by") => "dir",
                     (_, "filter") => "step%20%3D%207",
                     (_, "select" | "name" | "once") => &*name,
-                    (_, "count" | "explain" | "sync") => "false",
+                    (_, "count" | "explain" | "sync" | "all") => "false",
                     (_, "rank" | "skip" | "at" | "offset") => "0",
                     ("/api/v1/jobs/runs/{id}/facets", "type") => "run",
                     ("/api/v1/runs", "user") | (_, "of") => "1",

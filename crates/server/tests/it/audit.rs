@@ -21,6 +21,8 @@ const KEY: &str =
 
 /// A server that records what one level says.
 struct Audited {
+    /// A token with the role `read`, from before the start of the server.
+    token: String,
     server: Server,
     folder: PathBuf,
     runtime: tokio::runtime::Runtime,
@@ -33,6 +35,8 @@ impl Audited {
         let folder = dir.path().join("lab.esker");
         let options = OpenOptions::new().create(true).memory_bytes(32 << 20);
         let database = options.open(folder.to_str().unwrap()).unwrap();
+        let rights = TokenRights::new(Role::Read, None).unwrap();
+        let token = grants::make_token(&folder, &rights, 3_600, "portal").unwrap();
         let audit = AuditSettings {
             log,
             ..AuditSettings::default()
@@ -44,6 +48,7 @@ impl Audited {
         Self {
             server: Server::start(database, settings).unwrap(),
             folder,
+            token,
             runtime: tokio::runtime::Builder::new_multi_thread()
                 .worker_threads(1)
                 .enable_all()
@@ -124,8 +129,7 @@ fn allowed_and_refused_requests_are_recorded() {
     let audited = Audited::start(AuditLevel::All);
     let database = OpenOptions::new().open(&audited.target()).unwrap();
     let at = audited.server.address();
-    let rights = TokenRights::new(Role::Read, None).unwrap();
-    let token = grants::make_token(&audited.folder, &rights, 3_600, "portal").unwrap();
+    let token = audited.token.clone();
 
     put(&database, "file:/in");
     let output = vertex(&database, "file:/in");

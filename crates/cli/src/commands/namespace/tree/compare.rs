@@ -373,18 +373,28 @@ pub(super) fn own_changes(
     changes().map_or_else(Vec::new, |difference| difference.into_changes(path))
 }
 
-/// Returns the changes that make `to` a hard link of `from`, unless it is one.
-pub(super) fn link(database: &Database, from: NamePath, to: NamePath) -> Result<Vec<Change>> {
+/// Returns the changes that make `to` and `from` names of one file, unless they are, and whether `from` is the one that changes: the
+/// file that the graph knows is kept, since its tags and edges would go with it.
+pub(super) fn link(
+    database: &Database,
+    from: NamePath,
+    to: NamePath,
+) -> Result<(Vec<Change>, bool)> {
     let mut changes = Vec::new();
-    if let Ok(there) = database.stat(None, &to, false) {
-        if database
-            .stat(None, &from, false)
-            .is_ok_and(|first| first.id == there.id)
-        {
-            return Ok(changes);
-        }
-        removal(database, &to, &mut changes)?;
+    let Ok(there) = database.stat(None, &to, false) else {
+        changes.push(Change::Link { from, to });
+        return Ok((changes, false));
+    };
+    let first = database.stat(None, &from, false).ok();
+    if first.as_ref().is_some_and(|first| first.id == there.id) {
+        return Ok((changes, false));
     }
-    changes.push(Change::Link { from, to });
-    Ok(changes)
+    let keeps_second = there.tracked && first.is_some_and(|first| !first.tracked);
+    let (kept, changed) = if keeps_second { (to, from) } else { (from, to) };
+    removal(database, &changed, &mut changes)?;
+    changes.push(Change::Link {
+        from: kept,
+        to: changed,
+    });
+    Ok((changes, keeps_second))
 }

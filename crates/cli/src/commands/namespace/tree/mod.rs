@@ -24,6 +24,8 @@ use esker_terminal::progress::Progress;
 use esker_terminal::units::{count, counted, elapsed};
 use part::DirectoryPart;
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::time::Instant;
@@ -82,7 +84,8 @@ pub(crate) fn run(args: &ImportTreeArgs, context: &mut Context) -> anyhow::Resul
     let mut tally = Tally::default();
     let (mut links, mut touched) = (BTreeMap::new(), BTreeMap::new());
     let progress = Progress::rows(context.globals.quiet, "scanning");
-    let walk = TreeReader::new(&database, limits, &attributes, (canonical, at), is_new);
+    let (root, start) = (at.clone(), canonical.clone());
+    let walk = TreeReader::new(&database, limits, &attributes, (start, at), is_new);
     std::thread::scope(|scope| -> anyhow::Result<()> {
         let (send, receive) = mpsc::sync_channel(QUEUE);
         for _ in 0..args.tree.workers {
@@ -137,8 +140,13 @@ pub(crate) fn run(args: &ImportTreeArgs, context: &mut Context) -> anyhow::Resul
     })?;
     let mut changes = Vec::new();
     for (to, from) in links {
-        changes.extend(compare::link(&database, from, to)?);
-        if changes.len() >= super::BATCH {
+        let (link, changes_first) = compare::link(&database, from.clone(), to)?;
+        changes.extend(link);
+        if changes_first {
+            touched.extend(real_parent(&from, &root, &canonical));
+        }
+        // Later links of the same file are compared with the file that is kept.
+        if changes_first || changes.len() >= super::BATCH {
             write(&database, &mut changes, &mut tally, context)?;
         }
     }
@@ -164,6 +172,15 @@ pub(crate) fn run(args: &ImportTreeArgs, context: &mut Context) -> anyhow::Resul
     } else {
         Outcome::Done
     })
+}
+
+/// Returns the directory of a file of the tree, and its path on this machine. The tree is at `root`, and at `directory` on this machine.
+fn real_parent(file: &NamePath, root: &NamePath, directory: &Path) -> Option<(NamePath, PathBuf)> {
+    let parent = file.parent();
+    let inside = parent.as_bytes().strip_prefix(root.as_bytes())?;
+    let inside = Path::new(OsStr::from_bytes(inside));
+    let real = directory.join(inside.strip_prefix("/").unwrap_or(inside));
+    Some((parent, real))
 }
 
 /// Creates the directory of the tree and those above it, with this machine's attributes; returns whether the tree's is new.
