@@ -40,15 +40,12 @@ pub(crate) struct AgentKey {
 
 impl AgentKey {
     fn parse(blob: &[u8], comment: &[u8]) -> Option<Self> {
-        let (mut public, certificate) = match PublicKey::from_bytes(blob) {
-            Ok(public) => (public, None),
-            Err(_) => {
-                let certificate = UserCertificate::from_bytes(blob.to_vec()).ok()?;
-                (
-                    PublicKey::from(certificate.key().clone()),
-                    Some(certificate),
-                )
-            }
+        let (mut public, certificate) = if let Ok(public) = PublicKey::from_bytes(blob) {
+            (public, None)
+        } else {
+            let certificate = UserCertificate::from_bytes(blob.to_vec()).ok()?;
+            let public = PublicKey::from(certificate.key().clone());
+            (public, Some(certificate))
         };
         public.set_comment(String::from_utf8_lossy(comment));
         crypto::usable(public.key_data()).ok()?;

@@ -113,7 +113,7 @@ impl Log {
             if let Some(text) = &repair.text {
                 line.text("text", text);
             }
-            log.push(line.end(), now);
+            log.push(&line.end(), now);
         }
         log.push_server_event(now, "start");
         log.sync()?;
@@ -137,11 +137,11 @@ impl Log {
     fn push_server_event(&mut self, now: i64, event: &str) {
         let mut line = Line::begin(self.head, now, event);
         line.text("server", &self.options.server);
-        self.push(line.end(), now);
+        self.push(&line.end(), now);
     }
 
     /// Adds a line in memory.
-    fn push(&mut self, line: String, now: i64) {
+    fn push(&mut self, line: &str, now: i64) {
         self.head = Head {
             seq: self.head.seq + 1,
             hash: LineHash::of(line.as_bytes()),
@@ -157,19 +157,19 @@ impl Log {
         let mut line = Line::begin(self.head, now, "segment");
         line.number("segment", self.newest.number);
         line.number("format", FORMAT);
-        self.push(line.end(), now);
+        self.push(&line.end(), now);
     }
 
     /// Adds a record. It is in the file after [`Self::flush`], and on disk after [`Self::sync`].
     pub fn append(&mut self, entry: &Entry) {
-        self.push(Line::of(self.head, entry), entry.time);
+        self.push(&Line::of(self.head, entry), entry.time);
     }
 
     /// Records how many requests have no record because the queue was full.
     pub fn record_lost(&mut self, count: u64, now: i64) {
         let mut line = Line::begin(self.head, now, "lost");
         line.number("records", count);
-        self.push(line.end(), now);
+        self.push(&line.end(), now);
     }
 
     /// Writes all lines to the file, and seals the segment if it is large or old enough.
@@ -212,7 +212,7 @@ impl Log {
             line.number("records", self.newest.lines + 1);
             line.number("first", first);
             line.number("last", self.head.seq + 1);
-            self.push(line.end(), now);
+            self.push(&line.end(), now);
             self.newest.sealed = true;
         }
         self.sync()?;
@@ -273,7 +273,7 @@ impl Log {
         line.number("last_seq", head.seq);
         line.text("last_hash", &head.hash.to_string());
         line.number("keep_seconds", keep.unsigned_abs() / 1_000_000);
-        self.push(line.end(), now);
+        self.push(&line.end(), now);
         self.sync()?;
         for number in old {
             let path = segment::path(&self.options.folder, number);

@@ -62,7 +62,7 @@ pub(crate) fn find_end(folder: &Path) -> Result<FoundEnd> {
     // A crash may have left the newest segment empty.
     for number in numbers.iter().rev() {
         let bytes = cut_torn(folder, *number, &mut end.repairs)?;
-        let last = read_end(&bytes, &mut end, *number)?;
+        let last = read_end(&bytes, &mut end, *number);
         if *number == end.segment {
             end.sealed = last.as_ref().is_some_and(|l| l.event() == "seal");
         }
@@ -85,22 +85,19 @@ pub(crate) fn find_end(folder: &Path) -> Result<FoundEnd> {
             let what = format!("record {} was changed after it was written", noted.seq);
             end.repairs.push(Repair::new(what));
         }
-        Some(Some(_)) => {}
         Some(None) => end.repairs.push(Repair::new("head.json is unreadable")),
         None if end.segment > 0 && end.head != Head::START => {
             end.repairs.push(Repair::new("head.json is missing"));
         }
-        None => {}
+        Some(Some(_)) | None => {}
     }
     Ok(end)
 }
 
 /// Reads the last line of a segment into `end`.
-fn read_end(bytes: &[u8], end: &mut FoundEnd, number: u64) -> Result<Option<ParsedLine>> {
+fn read_end(bytes: &[u8], end: &mut FoundEnd, number: u64) -> Option<ParsedLine> {
     let lines = bytes.split(|b| *b == b'\n').filter(|line| !line.is_empty());
-    let Some(line) = lines.clone().next_back() else {
-        return Ok(None);
-    };
+    let line = lines.clone().next_back()?;
     let parsed = ParsedLine::parse(line);
     end.head = Head {
         seq: parsed.as_ref().map_or(0, |line| line.seq),
@@ -113,11 +110,11 @@ fn read_end(bytes: &[u8], end: &mut FoundEnd, number: u64) -> Result<Option<Pars
         end.first = first.and_then(|line| line.ok().map(|line| (line.seq, line.time)));
     }
     match parsed {
-        Ok(line) => Ok(Some(line)),
+        Ok(line) => Some(line),
         Err(why) => {
             let what = format!("the last line of segment {number} is unreadable: {why}");
             end.repairs.push(Repair::new(what));
-            Ok(None)
+            None
         }
     }
 }

@@ -1,5 +1,7 @@
 //! Damage to a log, and whether verification notices it.
 
+#![expect(clippy::unwrap_used, reason = "a failure ends the test")]
+
 use esker_audit::verify::verify;
 use esker_audit::{Entry, Head, Log, Options, Outcome, Reader, Report, Subject};
 use proptest::prelude::*;

@@ -164,13 +164,12 @@ impl AttributeReader {
             }
             let value = match file.get(name) {
                 Ok(Some(value)) => value,
-                Ok(None) => continue,
                 Err(e) if is_list => {
                     found.hide(name, &std::io::Error::from(e));
                     return Ok(found);
                 }
                 // An attribute that this process may not read is left out.
-                Err(_) => continue,
+                Ok(None) | Err(_) => continue,
             };
             if !is_list {
                 total += name.len() + value.len();

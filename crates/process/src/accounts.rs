@@ -118,13 +118,13 @@ impl fmt::Debug for Accounts {
 
 impl State {
     /// Returns the cached answer if its age permits to use it without another lookup.
-    fn fresh_answer(&self, query: &Query, ages: Ages) -> Option<Option<Answer>> {
+    fn fresh_answer(&self, query: &Query, ages: Ages) -> Option<Result<Answer, LookupError>> {
         let entry = self.entries.get(query)?;
         let age = match entry.answer {
             Some(_) => ages.found,
             None => ages.not_found,
         };
-        (entry.at.elapsed() < age).then(|| entry.answer.clone())
+        (entry.at.elapsed() < age).then(|| entry.answer.clone().ok_or(LookupError::NotFound))
     }
 
     /// Whether all threads wait for a service that hangs.
@@ -232,36 +232,36 @@ impl Accounts {
 
     /// Looks up a user by login name.
     pub fn by_login(&self, login: &str) -> Result<Arc<Account>, LookupError> {
-        self.account(Query::Login(login.to_owned()))
+        self.account(&Query::Login(login.to_owned()))
     }
 
     /// Looks up a user by id.
     pub fn by_uid(&self, uid: u32) -> Result<Arc<Account>, LookupError> {
-        self.account(Query::Uid(uid))
+        self.account(&Query::Uid(uid))
     }
 
     /// Looks up the id of a group by name.
     pub fn group_id(&self, name: &str) -> Result<u32, LookupError> {
-        match self.look_up(Query::Group(name.to_owned()))? {
+        match self.look_up(&Query::Group(name.to_owned()))? {
             Answer::Group(gid) => Ok(gid),
             Answer::Account(_) => Err(LookupError::NotFound),
         }
     }
 
-    fn account(&self, query: Query) -> Result<Arc<Account>, LookupError> {
+    fn account(&self, query: &Query) -> Result<Arc<Account>, LookupError> {
         match self.look_up(query)? {
             Answer::Account(account) => Ok(account),
             Answer::Group(_) => Err(LookupError::NotFound),
         }
     }
 
-    fn look_up(&self, query: Query) -> Result<Answer, LookupError> {
+    fn look_up(&self, query: &Query) -> Result<Answer, LookupError> {
         let shared = &self.shared;
-        if let Some(answer) = shared.lock().fresh_answer(&query, shared.ages) {
-            return answer.ok_or(LookupError::NotFound);
+        if let Some(answer) = shared.lock().fresh_answer(query, shared.ages) {
+            return answer;
         }
         let mut found = Err(LookupError::NotFound);
-        (self.run)(&mut || found = self.wait_for(&query));
+        (self.run)(&mut || found = self.wait_for(query));
         found
     }
 

@@ -15,14 +15,14 @@ pub(crate) struct Limit {
     pub(crate) key: Arc<str>,
 }
 
-/// LimitsByKind by their kind, in the order of the kinds.
+/// Limits by their kind, in the order of the kinds.
 pub(crate) type LimitsByKind = [Option<Limit>; QuotaKind::ALL.len()];
 
 /// A client with its share and its limits. All connections, keys and tokens of one user are one client.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Client {
     pub(crate) share: Share,
-    /// LimitsByKind of the client; none for the owner of the database and other administrators.
+    /// Limits of the client; none for the owner of the database and other administrators.
     pub(crate) limits: Arc<LimitsByKind>,
     /// Whether the client is the owner of the database or another administrator.
     pub(crate) is_admin: bool,
@@ -75,7 +75,7 @@ impl Client {
     }
 }
 
-/// LimitsByKind of a table, with the names of their keys.
+/// Limits of a table, with the names of their keys.
 fn limits_of(quota: &Quota, table: &str) -> LimitsByKind {
     QuotaKind::ALL.map(|kind| {
         let most = quota.get(kind)?;
@@ -108,22 +108,19 @@ fn by_id<'a, T: 'a, U>(
 ) -> ById<U> {
     let mut ids = HashMap::new();
     for (name, value) in table {
-        match id_of(name, of_group) {
-            Some(id) => {
-                ids.insert(id, convert(name, value));
-            }
-            None => {
-                let kind = if of_group { "group" } else { "user" };
-                tracing::warn!(
-                    "the configuration names the {kind} `{name}`, which this machine does not know: use its number"
-                );
-            }
+        if let Some(id) = id_of(name, of_group) {
+            ids.insert(id, convert(name, value));
+        } else {
+            let kind = if of_group { "group" } else { "user" };
+            tracing::warn!(
+                "the configuration names the {kind} `{name}`, which this machine does not know: use its number"
+            );
         }
     }
     ids
 }
 
-/// LimitsByKind of users, groups and projects.
+/// Limits of users, groups and projects.
 #[derive(Debug, Default)]
 pub(crate) struct QuotaTable {
     default: LimitsByKind,
@@ -173,17 +170,17 @@ impl QuotaTable {
         })
     }
 
-    /// LimitsByKind of what a group owns together.
+    /// Limits of what a group owns together.
     pub(crate) fn of_group(&self, group: i64) -> Option<&LimitsByKind> {
         self.groups.get(&group)
     }
 
-    /// LimitsByKind of a project.
+    /// Limits of a project.
     pub(crate) fn of_project(&self, project: &str) -> Option<&LimitsByKind> {
         self.projects.get(project)
     }
 
-    /// LimitsByKind of a user with these groups: for each kind the user's own, else the largest of its groups, else the default. A group's
+    /// Limits of a user with these groups: for each kind the user's own, else the largest of its groups, else the default. A group's
     /// limits on entries are those of the group together, not of each member.
     pub(crate) fn of_user(&self, user: Option<i64>, groups: &[i64]) -> LimitsByKind {
         let own = user.and_then(|user| self.users.get(&user));
@@ -214,7 +211,7 @@ pub(crate) struct ClientTable {
     groups: ById<u32>,
     quotas: QuotaTable,
     contact: Arc<str>,
-    /// LimitsByKind of clients that are no users, and of those without limits.
+    /// Limits of clients that are no users, and of those without limits.
     anonymous: Arc<LimitsByKind>,
     unlimited: Arc<LimitsByKind>,
 }
@@ -239,7 +236,7 @@ impl ClientTable {
         }
     }
 
-    /// LimitsByKind of users, groups and projects.
+    /// Limits of users, groups and projects.
     pub(crate) fn quotas(&self) -> &QuotaTable {
         &self.quotas
     }

@@ -417,7 +417,7 @@ impl CallStream {
                     return;
                 }
                 let subject = self.requester.subject(access, &admitted);
-                let record = CallRecord::begin((id, number), subject, &request);
+                let record = Box::new(CallRecord::begin((id, number), subject, &request));
                 call.audit(access.audit(), record);
             }
         }

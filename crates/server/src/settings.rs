@@ -298,6 +298,10 @@ impl Default for Catalogue {
 }
 
 /// Rules for users of this machine and for the database's folder.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a setting of its own"
+)]
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct AccessSettings {
     /// Connections on which a process has the admin role because of its user.

@@ -30,7 +30,7 @@ pub(crate) fn answer(
     for share in &shares {
         service.note_version(share.made);
     }
-    let shares = shares.into_iter().map(convert::share_out).collect();
+    let shares = shares.iter().map(convert::share_out).collect();
     Ok(Reply::Share(proto::ShareReply { shares }))
 }
 

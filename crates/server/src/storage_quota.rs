@@ -43,7 +43,7 @@ impl Owner {
         }
     }
 
-    /// LimitsByKind of the owner.
+    /// Limits of the owner.
     fn limits(&self, table: &QuotaTable) -> Option<LimitsByKind> {
         match self {
             Self::User(id) => Some(table.of_user(Some(*id), &[])),

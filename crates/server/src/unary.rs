@@ -174,11 +174,8 @@ impl Unary {
         }
         let subject = requester.subject(access, admitted);
         let id = (requester.request, number);
-        Ok(Some(CallRecord::begin(
-            id,
-            subject,
-            &request.encode_to_vec(),
-        )))
+        let record = CallRecord::begin(id, subject, &request.encode_to_vec());
+        Ok(Some(Box::new(record)))
     }
 
     async fn one<T, M: Default>(

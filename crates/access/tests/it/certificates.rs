@@ -38,7 +38,7 @@ impl Centre {
         })
     }
 
-    fn public(&self, path: &Path) -> String {
+    fn public(path: &Path) -> String {
         let text = std::fs::read_to_string(path.with_extension("pub")).unwrap();
         assert!(PublicKey::from_openssh(&text).is_ok());
         text
@@ -46,7 +46,7 @@ impl Centre {
 
     /// Trusts the authority with these options.
     fn trust(&self, options: &str) {
-        self.write(&format!("{options} {}", self.public(&self.authority)));
+        self.write(&format!("{options} {}", Self::public(&self.authority)));
     }
 
     fn write(&self, text: &str) {
@@ -181,8 +181,8 @@ fn lines_limit_and_revoke() {
     assert!(centre.refused(&certificate).contains("time ended"));
     centre.trust("cert-authority,from=\"192.0.2.0/24\"");
     assert!(centre.refused(&certificate).contains("from 192.0.2.0/24"));
-    let authority = centre.public(&centre.authority);
-    let key = centre.public(&centre.key);
+    let authority = Centre::public(&centre.authority);
+    let key = Centre::public(&centre.key);
     // The key of an authority is not that of a client.
     centre.trust("cert-authority");
     let of_key = |text: &str| {

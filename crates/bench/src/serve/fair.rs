@@ -24,7 +24,7 @@ const BATCH: usize = 2_000;
 /// Maximum ratio of the light user's median beside the heavy one to that alone.
 const RATIO_MAX: f64 = 3.0;
 /// Time limit of a response.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 /// Time for the heavy user's clients to start, and for the server to see new tokens.
 const BEGINNING: Duration = Duration::from_secs(2);
 const TOKEN_SECONDS: u64 = 3_600;

@@ -284,7 +284,7 @@ pub(crate) struct TreeOptions {
     /// Store project ids; this opens each file
     #[arg(long)]
     pub(crate) project_ids: bool,
-    /// Domain whose names in access lists of NFSv4 are users of this machine [default: that of idmapd.conf, else the host's]
+    /// Domain whose names in access lists of `NFSv4` are users of this machine [default: that of idmapd.conf, else the host's]
     #[arg(long, value_name = "DOMAIN")]
     pub(crate) nfs4_domain: Option<String>,
     /// Continue an interrupted import. Every import does: entries that exist are compared, and written only if they changed

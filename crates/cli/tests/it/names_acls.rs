@@ -8,6 +8,7 @@ use esker_model::namespace::Acl;
 use esker_testkit::rng::Rng;
 use rustix::fs::{Access, Gid, Uid, XattrFlags, setxattr};
 use std::collections::BTreeSet;
+use std::fmt::Write as _;
 use std::fs::Permissions;
 use std::io::Write as _;
 use std::os::unix::fs::{PermissionsExt as _, chown};
@@ -113,10 +114,10 @@ fn by_the_kernel(user: &str, tree: &Tree, names: &[String]) -> [BTreeSet<String>
         .spawn()
         .unwrap();
     let mut stdin = child.stdin.take().unwrap();
-    let paths: String = names
-        .iter()
-        .map(|n| format!("{}\n", tree.at(n).display()))
-        .collect();
+    let paths = names.iter().fold(String::new(), |mut paths, name| {
+        let _ = writeln!(paths, "{}", tree.at(name).display());
+        paths
+    });
     let writer = std::thread::spawn(move || stdin.write_all(paths.as_bytes()).unwrap());
     let out = child.wait_with_output().unwrap();
     writer.join().unwrap();

@@ -23,7 +23,6 @@ use std::collections::BTreeMap;
 
 /// Permission to list a directory, and to look up a known name in it.
 const READ: u32 = 4;
-const SEARCH: u32 = 1;
 
 impl Engine {
     /// Runs a read over this engine's rows alone.
@@ -128,7 +127,7 @@ impl Namespace for Engine {
         let snapshot = self.store.snapshot()?;
         let rows = CommittedRows(&*snapshot);
         let mut left = vec![(path.clone(), inode.id)];
-        if !inode.allows(principal, READ | SEARCH) {
+        if !inode.lets_walk(principal) {
             return Err(Errno::Access.at(path).into());
         }
         while let Some((path, id)) = left.pop() {
@@ -146,7 +145,7 @@ impl Namespace for Engine {
                     let (_, entry) = error.keep(entry(&rows, key, value))?;
                     let path = path.join(&entry.name);
                     let inode = error.keep(reader.visible_inode(&path, entry.inode))?;
-                    if inode.is_directory() && inode.allows(principal, READ | SEARCH) {
+                    if inode.is_directory() && inode.lets_walk(principal) {
                         below.push((path.clone(), inode.id));
                     }
                     let flow = sink(&path, &inode);

@@ -25,7 +25,6 @@ use esker_model::{Error, Flow, Result, VertexId, VertexRef, VertexTypeId};
 
 /// Permission to list a directory, and to look up a known name in it.
 const READ: u32 = 4;
-const SEARCH: u32 = 1;
 
 /// A vertex that may be a file's.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -283,7 +282,7 @@ impl<'a> NamesReader<'a> {
             let found = rows::find(self.source(), directory, name)?;
             Ok(found.is_ok_and(|found| match found.dentry.inode {
                 DentryInode::Inline(inode) => {
-                    found.dentry.id == *id && inode.allows(self.resolver.principal, READ | SEARCH)
+                    found.dentry.id == *id && inode.lets_walk(self.resolver.principal)
                 }
                 DentryInode::Linked(_) => false,
             }))

@@ -159,6 +159,12 @@ impl Inode {
         Access::of_file(self).allows(principal, bits.into())
     }
 
+    /// Whether the principal may list a directory and reach its entries. These are two questions: one entry of an access
+    /// list may permit the one, and another entry the other.
+    pub fn lets_walk(&self, principal: Option<&Principal>) -> bool {
+        self.allows(principal, 4) && self.allows(principal, 1)
+    }
+
     /// Returns `EACCES` for the path unless [`Self::allows`] is true.
     pub fn demand(
         &self,

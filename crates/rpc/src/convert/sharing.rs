@@ -67,7 +67,7 @@ pub fn share_call_in(call: Option<Call>) -> Decoded<ShareCall> {
 }
 
 /// Encodes a share for a message.
-pub fn share_out(share: SharedLineage) -> proto::SharedLineage {
+pub fn share_out(share: &SharedLineage) -> proto::SharedLineage {
     proto::SharedLineage {
         id: share.id.0,
         terms: Some(terms_out(&share.terms)),

@@ -216,7 +216,6 @@ impl Access {
         let admin = Granted::new(Role::Admin);
         match known {
             ClientIdentity::User(user) if self.users.contains(user) => Ok(admin),
-            ClientIdentity::User(_) => Err(Refused::Revoked),
             // A client that can read the host key could serve the database.
             ClientIdentity::Key(key) if key == self.host.public().key_data() => Ok(admin),
             ClientIdentity::Key(key) => Ok(self.listed(self.rights.of_key(key, from)?)),
@@ -234,7 +233,9 @@ impl Access {
                 self.role_of_user(*user)
             }
             ClientIdentity::Oidc(login) => self.role_of_login(login),
-            ClientIdentity::Local(_) | ClientIdentity::Munge(_) => Err(Refused::Revoked),
+            ClientIdentity::User(_) | ClientIdentity::Local(_) | ClientIdentity::Munge(_) => {
+                Err(Refused::Revoked)
+            }
         }
     }
 
@@ -425,7 +426,7 @@ impl Access {
             let call = table::recorded_name(requester.method.as_str(), what);
             let subject = requester.refused_subject(self);
             let why = (denied.why, reason.as_str());
-            self.audit.record_refusal(call, subject, request, why);
+            self.audit.record_refusal(&call, subject, request, why);
             requester.note.refused();
         }
         denied

@@ -36,8 +36,8 @@ impl CallRecord {
         (request, number): (u64, usize),
         subject: Arc<Subject>,
         message: &[u8],
-    ) -> Box<Self> {
-        Box::new(Self {
+    ) -> Self {
+        Self {
             time: now_micros(),
             request,
             subject,
@@ -46,7 +46,7 @@ impl CallRecord {
             rows: AtomicU64::new(0),
             micros: 0,
             outcome: Outcome::Done,
-        })
+        }
     }
 
     /// Counts rows of the answer.

@@ -156,10 +156,10 @@ impl Facts<'_> {
             Some(Op::ChangeVertex(op)) => entry.target(vertex(op.vertex.as_ref())),
             Some(Op::DeleteVertex(op)) => entry.target(vertex(op.vertex.as_ref())),
             Some(Op::PutEdge(op)) => {
-                entry.target(edge(op.source.as_ref(), op.destination.as_ref()))
+                entry.target(edge(op.source.as_ref(), op.destination.as_ref()));
             }
             Some(Op::DeleteEdge(op)) => {
-                entry.target(edge(op.source.as_ref(), op.destination.as_ref()))
+                entry.target(edge(op.source.as_ref(), op.destination.as_ref()));
             }
             Some(Op::CreateObject(op)) => {
                 entry.target(op.identity.as_ref().map(identity).unwrap_or_default());
@@ -176,7 +176,7 @@ fn define(entry: &mut Entry, call: &proto::DefineRequest) {
             Some(schema_change::Change::VertexType(kind)) => entry.target(&kind.name),
             Some(schema_change::Change::EdgeType(kind)) => entry.target(&kind.name),
             Some(schema_change::Change::Attribute(attribute)) => {
-                entry.target(&attribute.vertex_type)
+                entry.target(&attribute.vertex_type);
             }
             None => {}
         }

@@ -143,7 +143,7 @@ impl Audit {
     /// Records a refused request.
     pub(crate) fn record_refusal(
         &self,
-        call: String,
+        call: &str,
         subject: Arc<Subject>,
         request: u64,
         (why, reason): (&str, &str),
@@ -156,7 +156,7 @@ impl Audit {
                 why: why.to_owned(),
                 reason: reason.to_owned(),
             },
-            ..Entry::new("refusal", cut(&call, PATH_BYTES_MAX), subject)
+            ..Entry::new("refusal", cut(call, PATH_BYTES_MAX), subject)
         };
         self.record(entry);
     }
@@ -266,7 +266,7 @@ mod tests {
         };
         let request = audit.next_request();
         let why = ("user", "not the owner");
-        audit.record_refusal("apply".into(), Arc::new(subject), request, why);
+        audit.record_refusal("apply", Arc::new(subject), request, why);
     }
 
     /// Runs the writer until the queue is empty, and returns the events of the log and the lost records that it names.

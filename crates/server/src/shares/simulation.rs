@@ -1,4 +1,4 @@
-//! SimulationRandom histories of the fair queue in simulated time, with threads that run one job each.
+//! Random histories of the fair queue in simulated time, with threads that run one job each.
 
 use super::{FairQueue, Share, Started, Taker};
 use std::cmp::Reverse;
@@ -7,7 +7,7 @@ use std::collections::BinaryHeap;
 /// Longest time of a job in the random histories.
 const JOB_MAX: u64 = 1_000;
 
-/// A random number generator with a seed (SplitMix64).
+/// A random number generator with a seed (`SplitMix64`).
 struct SimulationRandom(u64);
 
 impl SimulationRandom {
@@ -204,7 +204,7 @@ fn busy_clients_share_by_weight() {
         // Each client has jobs of its own length.
         let longest: Vec<u64> = (0..clients).map(|_| random.between(1, JOB_MAX)).collect();
         let mut simulation = Simulation::new(&weights, threads, 0, false);
-        for _ in 0..threads + 1 {
+        for _ in 0..=threads {
             for (client, longest) in longest.iter().enumerate() {
                 simulation.push(client, random.between(1, *longest));
             }

@@ -84,6 +84,10 @@ fn start(listen: &str, access: AccessSettings) -> Centre {
 /// Opens a server as the client that the environment describes; run by [`Centre::client`].
 #[test]
 #[ignore = "the other tests run it as another user"]
+#[expect(
+    clippy::print_stdout,
+    reason = "the output is the result of the process"
+)]
 fn a_client() {
     let target = std::env::var("CLIENT_TARGET").unwrap();
     match OpenOptions::new().open(&target) {
