@@ -92,7 +92,7 @@ def test_the_run_of_a_generator_lasts_until_it_ends(db, workdir):
             raise ValueError("no more")
         return "end"
 
-    def whole():
+    def all_items():
         return (yield from items(2))
 
     def runs():
@@ -108,7 +108,7 @@ def test_the_run_of_a_generator_lasts_until_it_ends(db, workdir):
     (run,) = runs()
     assert db.edge(consumer.id, "belongs", run) is None
     assert outputs_of(db, run) == ["made-0", "made-1", "made-2"]
-    generator = whole()
+    generator = all_items()
     with pytest.raises(StopIteration) as ended:
         while True:
             next(generator)

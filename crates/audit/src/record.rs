@@ -23,7 +23,7 @@ pub struct Subject {
     pub uid: Option<i64>,
     /// Numbers of the user's groups, if the rights have them.
     pub gids: Vec<i64>,
-    /// How the identity was proved: `process`, `key`, `token`, `session`, `server`; `none` without a proof.
+    /// Kind of the proof of the identity: `process`, `key`, `token`, `session`, `server`; `none` without a proof.
     pub proof: &'static str,
     /// Role of the sender; empty without one.
     pub role: &'static str,
@@ -64,7 +64,7 @@ pub fn cut(text: &str, most: usize) -> &str {
     text.get(..text.floor_char_boundary(most)).unwrap_or(text)
 }
 
-/// How a request ended.
+/// The result of a recorded request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
     /// It was answered.
@@ -89,9 +89,9 @@ pub struct Entry {
     pub event: &'static str,
     /// Number of the request in the life of its server.
     pub request: u64,
-    /// The sender.
+    /// The authenticated sender of it.
     pub subject: Arc<Subject>,
-    /// `grpc` or `http`.
+    /// Protocol of the request: `grpc` or `http`.
     pub protocol: &'static str,
     /// Name of the call, or method and route.
     pub call: String,
@@ -113,7 +113,7 @@ pub struct Entry {
     pub micros: Option<u64>,
     /// Further facts: whose access changed, and to what.
     pub details: Vec<(&'static str, String)>,
-    /// How the request ended.
+    /// The result of the request.
     pub outcome: Outcome,
 }
 

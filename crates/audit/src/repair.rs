@@ -15,7 +15,7 @@ const TORN_TEXT_MAX: usize = 1 << 10;
 pub(crate) struct FoundEnd {
     /// Head from which the chain continues.
     pub(crate) head: Head,
-    /// Number of the last segment; 0 if there is none.
+    /// Number of the last segment; 0 without any.
     pub(crate) segment: u64,
     /// Whether the last segment is sealed, so that another one has to follow.
     pub(crate) sealed: bool,

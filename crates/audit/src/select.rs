@@ -8,7 +8,7 @@ use serde_json::Value;
 pub struct Selection {
     /// Earliest time, in microseconds since 1970.
     pub since: Option<i64>,
-    /// Latest time.
+    /// Latest time of a record.
     pub until: Option<i64>,
     /// Login name, number or description of the sender, or the number of the user on whose behalf it asked.
     pub principal: Option<String>,

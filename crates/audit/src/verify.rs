@@ -23,7 +23,7 @@ pub struct Problem {
 /// Result of a verification.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Report {
-    /// Number of segments.
+    /// Number of segments read.
     pub segments: u64,
     /// Number of lines, with those that the log writes about itself.
     pub records: u64,

@@ -354,7 +354,7 @@ fn step() -> impl Strategy<Value = Step> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
-    /// Whatever a server does and however it ends, its log is intact, and no synced record is lost.
+    /// After any calls and any end of a server, its log is intact, and no synced record is lost.
     #[test]
     fn any_history_leaves_an_intact_log(steps in proptest::collection::vec(step(), 0..60)) {
         let dir = tempfile::tempdir().unwrap();

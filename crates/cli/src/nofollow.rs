@@ -69,7 +69,7 @@ fn stat_of(file: impl AsFd) -> io::Result<Stat> {
     for name in NFS4_NAMES {
         let list = match at.get(name) {
             Ok(None) => continue,
-            // Nobody is known by name, which permits least.
+            // Without names, entries of named users permit least.
             Ok(Some(value)) => nfs4_list(name, &value, &mut |_| None).unwrap_or_default(),
             Err(_) => Nfs4Acl::default(),
         };

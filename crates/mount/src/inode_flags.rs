@@ -7,7 +7,7 @@ use fuser::Errno;
 const GET_FLAGS: u32 = 0x8008_6601;
 /// `FS_IOC_SETFLAGS`.
 const SET_FLAGS: u32 = 0x4008_6602;
-/// `FS_IOC_FSGETXATTR`.
+/// Number of the request `FS_IOC_FSGETXATTR`.
 pub(crate) const GET_ATTRIBUTES: u32 = 0x801c_581f;
 /// `FS_IOC_FSSETXATTR`.
 const SET_ATTRIBUTES: u32 = 0x401c_5820;

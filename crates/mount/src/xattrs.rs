@@ -34,7 +34,7 @@ impl Files {
     pub(crate) fn xattr_names(&self, principal: &Principal, node: &Arc<Node>) -> Answer<Vec<u8>> {
         let mut names = Vec::new();
         for (name, _) in self.stat(node)?.xattrs {
-            // What a scan read besides has no names of the kernel.
+            // Attributes that only a scan reads have no names of the kernel.
             let is_scanned = [PROJECT_ID, INODE_FLAGS].contains(&&*name);
             if is_scanned || principal.uid != 0 && name.starts_with(b"trusted.") {
                 continue;

@@ -33,13 +33,13 @@ pub(crate) enum AuditCommand {
     Head(AuditHeadArgs),
 }
 
-/// Conditions on records.
+/// Conditions that select records.
 #[derive(Debug, Args)]
 pub(crate) struct SelectionArgs {
-    /// Earliest time
+    /// Earliest time of a record
     #[arg(long, value_name = "TIME", value_parser = parse_at)]
     pub(crate) since: Option<Version>,
-    /// Latest time
+    /// Latest time of a record
     #[arg(long, value_name = "TIME", value_parser = parse_as_of)]
     pub(crate) until: Option<Version>,
     /// Sender: a login name, a number, a part of its key's comment; or the number of a user on whose behalf it asked
@@ -48,7 +48,7 @@ pub(crate) struct SelectionArgs {
     /// Part of the name of a call or of a route, as in `apply` or `/api/v1/find`
     #[arg(long, value_name = "NAME")]
     pub(crate) call: Option<String>,
-    /// Only refused requests
+    /// Only records of refused requests
     #[arg(long)]
     pub(crate) refused: bool,
 }

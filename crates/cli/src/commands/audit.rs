@@ -203,7 +203,7 @@ fn show(args: &AuditShowArgs, context: &mut Context) -> anyhow::Result<Outcome> 
 fn report_damaged(damaged: u64, context: &mut Context) -> Outcome {
     if damaged > 0 {
         context.warn(&format!(
-            "{damaged} lines are no records: `esker audit verify` says which"
+            "{damaged} lines are damaged: `esker audit verify` says which"
         ));
     }
     Outcome::partly_if(damaged > 0)

@@ -57,7 +57,7 @@ pub(crate) struct Access {
     /// Users with login names.
     principals: PrincipalRules,
     metrics: Arc<Metrics>,
-    /// Log of requests.
+    /// Audit log of the requests.
     audit: Arc<Audit>,
     /// Shares and quotas of clients.
     clients: ClientTable,
@@ -112,7 +112,7 @@ impl Access {
         Ok(access)
     }
 
-    /// Log of requests.
+    /// Audit log of the requests.
     pub(crate) fn audit(&self) -> &Arc<Audit> {
         &self.audit
     }

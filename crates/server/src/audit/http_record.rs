@@ -153,7 +153,7 @@ impl HttpRecord {
         self.audit.record(entry);
     }
 
-    /// Records the response.
+    /// Records the response to the request.
     pub(crate) fn answered(mut self, response: &Response<Body>) {
         self.end(Some(response.status()));
     }

@@ -2,7 +2,7 @@
 
 use super::event::{AuditEvent, CallRecord};
 use super::state::{PATH_BYTES_MAX, QueueState, now_micros};
-use super::writer::Writer;
+use super::writer::LogWriter;
 use crate::access::needs::{Needs, READ};
 use crate::settings::{AuditLevel, AuditSettings, FullQueue};
 use crate::spans::status_of;
@@ -59,7 +59,7 @@ impl Audit {
         let log = Log::open(options, now_micros())?;
         let (sender, receiver) = sync_channel(QUEUE);
         let state = Arc::<QueueState>::default();
-        let writer = Writer::new(log, receiver, Arc::clone(&state), settings.sync);
+        let writer = LogWriter::new(log, receiver, Arc::clone(&state), settings.sync);
         let thread = std::thread::Builder::new()
             .name("esker-audit".into())
             .spawn(move || writer.run())
@@ -277,7 +277,7 @@ mod tests {
         let queue = audit.queue.as_ref().unwrap();
         let state = Arc::clone(&queue.state);
         let sync = crate::settings::AuditSync::Always;
-        let writer = Writer::new(log, receiver, state, sync);
+        let writer = LogWriter::new(log, receiver, state, sync);
         std::thread::scope(|scope| {
             let thread = scope.spawn(|| writer.run());
             queue.sender.send(AuditEvent::End).unwrap();
@@ -331,7 +331,7 @@ mod tests {
             let queue = audit.queue.as_ref().unwrap();
             let state = Arc::clone(&queue.state);
             let every = crate::settings::AuditSync::Every(Duration::from_secs(1));
-            let writer = Writer::new(log, receiver, state, every);
+            let writer = LogWriter::new(log, receiver, state, every);
             let thread = scope.spawn(|| writer.run());
             more.join().unwrap();
             queue.sender.send(AuditEvent::End).unwrap();

@@ -94,7 +94,7 @@ fn shrink_request(mut request: &[u8], is_inner: bool, out: &mut Vec<u8>) -> Opti
         return shrink_graph_call(call.number, value, out);
     }
     let has_request = call.number == AS;
-    // A request on behalf of a user contains one that is none.
+    // A request on behalf of a user contains another request.
     if has_request && is_inner {
         return None;
     }

@@ -23,7 +23,7 @@ const RETRY: Duration = Duration::from_secs(1);
 const SAID_EVERY: u64 = 60;
 
 /// Owner of the log.
-pub(super) struct Writer {
+pub(super) struct LogWriter {
     log: Log,
     events: Receiver<AuditEvent>,
     state: Arc<QueueState>,
@@ -33,7 +33,7 @@ pub(super) struct Writer {
     dirty: bool,
 }
 
-impl Writer {
+impl LogWriter {
     pub(super) fn new(
         log: Log,
         events: Receiver<AuditEvent>,

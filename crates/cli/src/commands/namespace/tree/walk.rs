@@ -397,7 +397,7 @@ impl<'d> TreeReader<'d> {
         lists: Option<&[&'static [u8]]>,
     ) -> Result<(FileMetadata, Vec<String>), Os> {
         let mut found = compare::stat_entry(place.1, name)?;
-        // Where another device is mounted, each kind of list is tried.
+        // Each kind of list is tried where another device is mounted.
         let is_mount = found.identity.0 != device;
         let lists = if is_mount {
             Some(&NFS4_NAMES[..])
