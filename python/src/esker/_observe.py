@@ -277,8 +277,8 @@ class Observer:
 def current() -> Observer | None:
     """Returns the observer of the innermost observed run of this context.
 
-    A thread that was started in a run has no context of it. If exactly one run of other threads observes, the thread's files are of
-    that run.
+    A thread that was started in a run has no context of it. If exactly one run of other threads observes, the thread's
+    files are of that run.
     """
     own = observing.get()
     while own and own.ended:
@@ -290,7 +290,10 @@ def current() -> Observer | None:
 
 
 def _of_other_threads() -> list[Observer]:
-    """Returns the observers that began in other threads. Code outside of a run in the same thread is the consumer of a generator."""
+    """Returns the observers that began in other threads.
+
+    Code outside of a run in the same thread is the consumer of a generator.
+    """
     return [observer for observer in _active if observer.thread != threading.get_ident()]
 
 
