@@ -1703,12 +1703,12 @@ export interface components {
             };
         };
         OidcProvider: {
-            issuer: string;
-            name: string;
-            client_id: string;
-            scopes: string;
+            issuer: string | null;
+            name: string | null;
+            client_id: string | null;
+            scopes: string | null;
             audience: string | null;
-            login: string;
+            login: string | null;
         };
         Sites: {
             tiers: {

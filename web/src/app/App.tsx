@@ -191,13 +191,14 @@ function ThemeSwitch() {
 /** Instructions for a browser that has no valid credential. `message` is the server's error message. */
 function NoCredential({ message }: { message: string }) {
   const provider = useGet<Schemas["OidcProvider"]>("/api/v1/oidc").data;
+  const login = provider?.login;
   return (
     <div className="card" style={{ maxWidth: 720 }}>
       <h1>No valid credential</h1>
       <p style={{ marginTop: 8 }}>{message}</p>
-      {provider && (
+      {login && (
         <p>
-          <button type="button" className="primary" onClick={() => window.location.assign(provider.login)}>
+          <button type="button" className="primary" onClick={() => window.location.assign(login)}>
             Log in with {provider.name}
           </button>
         </p>

@@ -71,7 +71,7 @@ fn provider_of(address: &Address, stop: &dyn Fn() -> bool) -> anyhow::Result<Nam
                 scopes,
             })
         }
-        (404, _) => Err(Error::Target(format!(
+        (200 | 404, _) => Err(Error::Target(format!(
             "the server at {at} has no OpenID provider: use an SSH key (`esker grant`), or let its administrator add one ([oidc] in its settings)"
         ))
         .into()),

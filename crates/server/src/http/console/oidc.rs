@@ -3,13 +3,13 @@
 //! A login is bound to the browser that began it by a cookie of its own, and its state is accepted once. Each step answers a browser, so
 //! that errors are plain text.
 
-use super::super::{failure, json_response, percent};
+use super::super::{json_response, percent};
 use super::begun_login::{BegunLogin, LOGIN};
 use super::secret_map::{hash, secret};
 use crate::access::{ClientIdentity, Requester};
 use crate::oidc::Oidc;
 use crate::service::Service;
-use crate::settings_oidc::CALLBACK;
+use crate::settings_oidc::{CALLBACK, OidcSettings};
 use axum::body::Body;
 use axum::extract::State;
 use esker_access::jwt::pkce_challenge;
@@ -86,20 +86,17 @@ fn redirect_of(oidc: &Oidc, request: &Request<Body>, encrypted: bool) -> Option<
     Some(format!("{scheme}://{host}{CALLBACK}"))
 }
 
-/// Answers `GET /api/v1/oidc`: the provider by which users log in here.
+/// Answers `GET /api/v1/oidc`: the provider by which users log in here. Without one all values are null: a browser reports an error
+/// status to its user.
 pub(in super::super) async fn about(State(service): State<Arc<Service>>) -> Response<Body> {
-    let Some(oidc) = service.access.oidc() else {
-        let message = "this server has no OpenID provider (the section [oidc] of its settings)";
-        return failure(StatusCode::NOT_FOUND, message, None);
-    };
-    let settings = &oidc.settings;
+    let settings = service.access.oidc().map(|oidc| &oidc.settings);
     let about = json!({
-        "issuer": settings.issuer,
-        "name": settings.host(),
-        "client_id": settings.device_client(),
-        "scopes": settings.scopes,
-        "audience": settings.audience,
-        "login": BEGIN,
+        "issuer": settings.map(|s| &s.issuer),
+        "name": settings.map(OidcSettings::host),
+        "client_id": settings.map(OidcSettings::device_client),
+        "scopes": settings.map(|s| &s.scopes),
+        "audience": settings.and_then(|s| s.audience.as_ref()),
+        "login": settings.map(|_| BEGIN),
     });
     json_response(about.to_string())
 }

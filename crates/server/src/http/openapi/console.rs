@@ -472,12 +472,12 @@ pub(super) fn schemas() -> Vec<(&'static str, Json)> {
         (
             "OidcProvider",
             object_of([
-                ("issuer", text()),
-                ("name", text()),
-                ("client_id", text()),
-                ("scopes", text()),
+                ("issuer", maybe_text()),
+                ("name", maybe_text()),
+                ("client_id", maybe_text()),
+                ("scopes", maybe_text()),
                 ("audience", maybe_text()),
-                ("login", text()),
+                ("login", maybe_text()),
             ]),
         ),
         (
