@@ -63,7 +63,7 @@ printf '[tls]\ncertificate = "%s/esker-ca.pem"\nkey = "%s/key.pem"\n[access]\nlo
 "$esker" init "$scratch/lab.esker" --quiet
 token=$("$esker" grant "$scratch/lab.esker" --token --role read --for 8h)
 echo "$token" >"$scratch/esker.token"
-echo unused >"$scratch/esker-cluster.token"
+echo "$token" >"$scratch/esker-cluster.token"
 "$esker" serve "$scratch/lab.esker" --config "$scratch/lab.toml" --listen 127.0.0.1:0 --port-file "$scratch/port" 2>"$scratch/serve.log" &
 processes+=($!)
 server=$(address_of "$scratch/port")
@@ -81,6 +81,11 @@ for cluster in stores window; do
         for process in "${processes[@]}"; do kill -0 "$process" || { cat "$scratch/$cluster.log" >&2; exit 1; }; done
         sleep 0.1
     done
+done
+
+# A token that is sent decides, also for a process of the owner: the same one is valid at all servers.
+for cluster in stores window; do
+    cp --preserve=mode "$scratch/lab.esker/access_tokens" "$scratch/$cluster.cluster/"
 done
 
 # Traffic of all kinds. The last two requests are refused.

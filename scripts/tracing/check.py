@@ -158,7 +158,7 @@ def check_requests(lab: Lab) -> None:
     collector = Collector(lab, "requests").start()
     server = Server(lab, "requests-server", f'[tracing]\notlp = "{collector.url}"\nsample = 1.0\n', NEVER)
     client = Client(collector)
-    token = lab.run("grant", server.folder, "--token", "--role", "read", "--for", "8h").split()[-1]
+    token = server.token
     query = f'SELECT * {{ ?s ?p "{SECRET}" }}'
 
     requests: list[tuple[str, str, str, int, tuple, str | None]] = [

@@ -153,6 +153,8 @@ class Server:
         config.write_text(settings)
         self.folder = str(target)
         lab.run("init", self.folder, "--quiet")
+        # A server reads tokens at its start, and then about once a second.
+        self.token = lab.run("grant", self.folder, "--token", "--role", "read", "--for", "8h").split()[-1]
         arguments = [
             lab.esker,
             "serve",

@@ -21,7 +21,8 @@ pub(crate) struct LoginArgs {
 #[command(
     after_help = "The tokens are removed from ~/.esker/tokens. The provider may accept them until they expire.\n\n\
                   Examples:\n  \
-                  esker logout esker://login1:7400"
+                  esker logout esker://login1:7400\n  \
+                  esker logout esker://login1:7400 --quiet"
 )]
 pub(crate) struct LogoutArgs {
     /// Address of the server: esker://HOST:PORT
