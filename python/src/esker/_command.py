@@ -27,7 +27,7 @@ COMMANDS = frozenset(
     put link set delete object tag rdf schema index
     ls stat mkdir touch mv rm ln chmod chown df du namespace mount umount
     init stats check compact backup restore upgrade doctor
-    serve console mcp grant revoke cluster placement site
+    serve console mcp grant revoke audit share quota login logout cluster placement site
     demo shell bench completions man help
     """.split()
 )
