@@ -12,8 +12,9 @@ use esker_rpc::proto::file_change::Change;
 use esker_rpc::proto::mutation::Op;
 use esker_rpc::proto::object_key::Key;
 use esker_rpc::proto::request::Call;
-use esker_rpc::proto::{self, schema_change};
+use esker_rpc::proto::{self, schema_change, share_request};
 use prost::Message as _;
+use std::fmt::Write as _;
 
 const AS: usize = number_named("as");
 
@@ -125,6 +126,7 @@ impl Facts<'_> {
             }
             Call::Apply(call) => call.mutations.iter().for_each(|m| self.mutation(entry, m)),
             Call::Define(call) => define(entry, &call),
+            Call::Share(call) => sharing(entry, call),
             call => read_of_graph(entry, call),
         }
     }
@@ -167,6 +169,29 @@ impl Facts<'_> {
             Some(Op::MoveObject(op)) => entry.target(format!("object:{}", op.object)),
             None => {}
         }
+    }
+}
+
+/// Adds who shares, and the vertex and the grantees of a share, or the number of one that ends.
+fn sharing(entry: &mut Entry, call: proto::ShareRequest) {
+    entry.on_behalf = behalf(call.principal);
+    match call.call {
+        Some(share_request::Call::Share(shared)) => {
+            let terms = shared.terms.unwrap_or_default();
+            let root: String = terms.root.iter().fold(String::new(), |mut hex, byte| {
+                let _ = write!(hex, "{byte:02x}");
+                hex
+            });
+            entry.target(root);
+            for user in terms.users {
+                entry.target(format!("to user {user}"));
+            }
+            for group in terms.groups {
+                entry.target(format!("to group {group}"));
+            }
+        }
+        Some(share_request::Call::Revoke(number)) => entry.target(format!("share {number:016x}")),
+        Some(share_request::Call::List(_)) | None => {}
     }
 }
 
@@ -306,4 +331,59 @@ fn file_change(entry: &mut Entry, change: &proto::FileChange) {
         None => return,
     };
     entry.target(name);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use esker_audit::Subject;
+    use std::sync::Arc;
+
+    #[test]
+    fn a_share_names_its_vertex_and_its_grantees() {
+        let subject = Subject {
+            who: "user 1001".into(),
+            name: None,
+            uid: Some(1001),
+            gids: Vec::new(),
+            proof: "key",
+            role: "read",
+            peer: "unix".into(),
+        };
+        let targets = |call| {
+            let mut entry = Entry::new("call", "share", Arc::new(subject.clone()));
+            let principal = Some(proto::Principal {
+                uid: 1001,
+                gids: vec![7],
+            });
+            let call = Some(call);
+            let request = proto::ShareRequest { principal, call };
+            Facts { schema: None }.add(&mut entry, Call::Share(request), false);
+            let on_behalf = entry.on_behalf.map(|user| user.uid);
+            assert_eq!(on_behalf, Some(1001));
+            entry.targets
+        };
+        let terms = proto::SharingTerms {
+            root: vec![0xab; 16],
+            users: vec![1002],
+            groups: vec![200],
+            ..Default::default()
+        };
+        let shared = proto::LineageToShare {
+            terms: Some(terms),
+            ..Default::default()
+        };
+        assert_eq!(
+            targets(share_request::Call::Share(shared)),
+            [
+                "ab".repeat(16),
+                "to user 1002".into(),
+                "to group 200".into()
+            ]
+        );
+        assert_eq!(
+            targets(share_request::Call::Revoke(0x1f)),
+            ["share 000000000000001f"]
+        );
+    }
 }

@@ -3,7 +3,7 @@
 use super::event::{AuditEvent, CallRecord};
 use super::state::{PATH_BYTES_MAX, QueueState, now_micros};
 use super::writer::LogWriter;
-use crate::access::needs::{Needs, READ};
+use crate::access::needs::{ADMIN, Needs, READ, SHARE};
 use crate::settings::{AuditLevel, AuditSettings, FullQueue};
 use crate::spans::status_of;
 use esker_audit::record::cut;
@@ -93,7 +93,8 @@ impl Audit {
     pub(crate) fn wants(&self, needs: Needs) -> bool {
         match self.level {
             AuditLevel::Off => false,
-            AuditLevel::Refused => needs == Needs::Role(esker_access::Role::Admin),
+            // A share changes who may see data.
+            AuditLevel::Refused => matches!(needs, ADMIN | SHARE),
             AuditLevel::Writes => !matches!(needs, Needs::Nothing | READ | Needs::Server),
             AuditLevel::All => !matches!(needs, Needs::Nothing | Needs::Server),
         }
